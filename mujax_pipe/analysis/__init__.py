@@ -1,0 +1,1 @@
+"""Reads finished cells; knows no JAX."""

@@ -1,0 +1,408 @@
+"""Every setting of a run, with its default, range and help text. No JAX here.
+
+The command line, `params.yaml` and the Python API all derive from these dataclasses, so a default
+stands in one place. Defaults follow the papers where a paper gives one:
+
+  [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned model"
+  [G] Danihelka et al. 2022, "Policy improvement by planning with Gumbel"
+  [D] Hafner et al. 2023, "Mastering diverse domains through world models"
+  [H] Farebrother et al. 2024, "Stop regressing: training value functions via classification"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import types
+import typing
+from typing import Any, Self, TypeVar
+
+from mujax_pipe.errors import UserError, quoted
+
+
+T = TypeVar("T")
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    panel: str = "General",
+) -> Any:
+    """A dataclass field that carries its help text, allowed range and panel on the command line."""
+    metadata = {"help": help, "low": low, "high": high, "choices": choices, "panel": panel}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+# Size presets (SPEC A12): embedding width, width of hidden layers, number of hidden layers.
+_SIZES = {
+    "XS": (64, 64, 1),
+    "S": (128, 128, 2),
+    "M": (256, 256, 2),
+    "L": (512, 512, 3),
+    "XL": (1024, 1024, 3),
+}
+SIZES = tuple(_SIZES)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MuZeroConfig:
+    """What Gumbel MuZero and Stochastic MuZero share."""
+
+    # Network
+    embedding_dim: int = setting(
+        128, "Width of the state embedding.", low=1, high=65536, panel="Network"
+    )
+    representation_layer_sizes: tuple[int, ...] = setting(
+        (128, 128), "Hidden layers of the representation network.", low=1, panel="Network"
+    )
+    dynamics_layer_sizes: tuple[int, ...] = setting(
+        (128, 128), "Hidden layers of the dynamics network.", low=1, panel="Network"
+    )
+    reward_layer_sizes: tuple[int, ...] = setting(
+        (128,), "Hidden layers of the reward head.", low=1, panel="Network"
+    )
+    value_layer_sizes: tuple[int, ...] = setting(
+        (128,), "Hidden layers of the value head.", low=1, panel="Network"
+    )
+    policy_layer_sizes: tuple[int, ...] = setting(
+        (128,), "Hidden layers of the policy head.", low=1, panel="Network"
+    )
+    num_bins: int = setting(
+        101, "Bins of the value and reward distributions [H].", low=3, high=4096, panel="Network"
+    )
+    bin_limit: float = setting(
+        8.0,
+        "Outermost bin, in symlog space: returns up to exp(bin_limit) - 1 can be told apart [D].",
+        low=0.1,
+        high=30.0,
+        panel="Network",
+    )
+    unimix: float = setting(
+        0.01,
+        "Share of a uniform policy mixed into the prior [D].",
+        low=0.0,
+        high=1.0,
+        panel="Network",
+    )
+
+    # Search
+    num_simulations: int = setting(
+        16, "Simulations of each search.", low=1, high=4096, panel="Search"
+    )
+
+    # Targets
+    discount: float = setting(
+        0.997, "Discount per environment step [M].", low=0.0, high=1.0, panel="Targets"
+    )
+    unroll_steps: int = setting(
+        5,
+        "Steps (K) the model is unrolled and trained on [M].",
+        low=1,
+        high=64,
+        panel="Targets",
+    )
+    bootstrap_steps: int = setting(
+        10,
+        "Rewards (n) summed before a value target bootstraps [M].",
+        low=1,
+        high=1024,
+        panel="Targets",
+    )
+    td_lambda: float = setting(
+        1.0,
+        "Lambda of the value targets: 1 is the plain n-step return.",
+        low=0.0,
+        high=1.0,
+        panel="Targets",
+    )
+    after_terminal: str = setting(
+        "absorbing",
+        "What the model learns past a terminal state: zero value and reward, or nothing.",
+        choices=("absorbing", "masked"),
+        panel="Targets",
+    )
+    reanalyze_ratio: float = setting(
+        0.5,
+        "Share of each batch that is searched again with the newest parameters [M].",
+        low=0.0,
+        high=1.0,
+        panel="Targets",
+    )
+
+    # Loss
+    value_weight: float = setting(0.25, "Weight of the value loss [M].", low=0.0, panel="Loss")
+    reward_weight: float = setting(1.0, "Weight of the reward loss.", low=0.0, panel="Loss")
+    policy_weight: float = setting(1.0, "Weight of the policy loss.", low=0.0, panel="Loss")
+
+    # Optimisation
+    num_learner_steps: int = setting(
+        20_000,
+        "Learner steps over which the learning rate decays.",
+        low=1,
+        panel="Optimisation",
+    )
+    batch_size: int = setting(
+        256, "Windows in each batch (N).", low=1, high=1_048_576, panel="Optimisation"
+    )
+    learning_rate: float = setting(
+        0.001, "Peak learning rate of AdamW.", low=0.0, high=1.0, panel="Optimisation"
+    )
+    warmup_steps: int = setting(
+        50, "Learner steps until the peak learning rate.", low=0, panel="Optimisation"
+    )
+    final_learning_rate: float = setting(
+        0.1,
+        "Share of the peak learning rate left at the last step of a cosine decay.",
+        low=0.0,
+        high=1.0,
+        panel="Optimisation",
+    )
+    weight_decay: float = setting(
+        0.0001, "Decoupled weight decay [M].", low=0.0, high=1.0, panel="Optimisation"
+    )
+    max_grad_norm: float = setting(
+        5.0, "Largest global norm of a gradient.", low=1e-6, panel="Optimisation"
+    )
+
+    # Acting and replay
+    num_envs: int = setting(
+        16, "Environments that act side by side (B).", low=1, high=65536, panel="Acting and replay"
+    )
+    chunk_steps: int = setting(
+        8,
+        "Steps each environment takes before the learner's turn.",
+        low=1,
+        high=4096,
+        panel="Acting and replay",
+    )
+    replay_ratio: float = setting(
+        2.0,
+        "Windows sampled per transition inserted.",
+        low=1e-6,
+        high=4096.0,
+        panel="Acting and replay",
+    )
+    min_replay_size: int = setting(
+        1000, "Transitions before the first learner step.", low=1, panel="Acting and replay"
+    )
+    max_replay_size: int = setting(
+        100_000, "Transitions kept.", low=1, panel="Acting and replay"
+    )
+
+    def __post_init__(self) -> None:
+        _validate(self)
+        window = self.window_length
+        if self.max_replay_size < self.num_envs * window:
+            raise UserError(
+                f"max_replay_size is {self.max_replay_size}, too small for {self.num_envs} "
+                f"environments of one window (unroll_steps + bootstrap_steps + 1 = {window} "
+                f"transitions) each: allowed are {self.num_envs * window} and more"
+            )
+        if self.min_replay_size > self.max_replay_size:
+            raise UserError(
+                f"min_replay_size is {self.min_replay_size}, more than max_replay_size "
+                f"({self.max_replay_size}): the learner would never start; lower it"
+            )
+
+    @property
+    def window_length(self) -> int:
+        """Transitions in a sampled window: K + n + 1."""
+        return self.unroll_steps + self.bootstrap_steps + 1
+
+    @property
+    def first_learn_size(self) -> int:
+        """Transitions that must be in replay before the first learner step."""
+        return max(self.min_replay_size, self.num_envs * self.window_length)
+
+    def with_size(self, size: str) -> Self:
+        """Returns this config with every layer size and `embedding_dim` of a preset (XS..XL)."""
+        if size not in _SIZES:
+            raise UserError(f"size is {size!r}: allowed are {quoted(SIZES)}")
+        embedding_dim, width, depth = _SIZES[size]
+        return dataclasses.replace(
+            self,
+            embedding_dim=embedding_dim,
+            **{
+                name: (width,) * (depth if name in _TRUNKS else max(1, depth - 1))
+                for name in setting_fields(type(self))
+                if name.endswith("_layer_sizes")
+            },
+        )
+
+    def with_num_steps(self, num_learner_steps: int) -> Self:
+        """Returns this config with its learning-rate schedule stretched over `num_learner_steps`."""
+        return dataclasses.replace(self, num_learner_steps=num_learner_steps)
+
+    def learner_steps_owed(self, transitions: int) -> int:
+        """Learner steps that the schedule owes after `transitions` have been inserted in all."""
+        learnable = max(0, transitions - self.first_learn_size)
+        return math.floor(learnable * self.replay_ratio / self.batch_size)
+
+    def env_steps_for(self, learner_steps: int) -> int:
+        """Fewest environment steps after which `learner_steps` are owed (inverse of the above)."""
+        steps = self.first_learn_size + math.ceil(
+            learner_steps * self.batch_size / self.replay_ratio
+        )
+        return steps if self.learner_steps_owed(steps) >= learner_steps else steps + 1
+
+
+# Networks that carry a state to a state; the heads are one layer shallower.
+_TRUNKS = ("representation_layer_sizes", "dynamics_layer_sizes")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GMZConfig(MuZeroConfig):
+    """Gumbel MuZero [G]."""
+
+    max_num_considered_actions: int = setting(
+        16, "Actions that sequential halving starts from [G].", low=1, panel="Search"
+    )
+    value_scale: float = setting(
+        0.1, "Scale (c_scale) of Q values in the improved policy [G].", low=0.0, panel="Search"
+    )
+    maxvisit_init: float = setting(
+        50.0, "Offset (c_visit) of visits in the improved policy [G].", low=0.0, panel="Search"
+    )
+
+
+# The registry of settings; `agents.ALGORITHMS` holds the mathematics under the same names.
+CONFIGS: dict[str, type[MuZeroConfig]] = {"gmz": GMZConfig}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """When and how the policy is scored during training; nothing here changes what is learned."""
+
+    every: int = setting(1000, "Learner steps between evaluations.", low=1, panel="Evaluation")
+    num_episodes: int = setting(
+        32, "Episodes of each evaluation, on fixed seeds.", low=1, panel="Evaluation"
+    )
+    score_metric: str = setting(
+        "episode_return",
+        "What is scored: episode_return, or a key of the last step's info.",
+        panel="Evaluation",
+    )
+    ema: float = setting(
+        0.0,
+        "Weight of the past in the smoothed score that picks the best checkpoint.",
+        low=0.0,
+        high=0.999,
+        panel="Evaluation",
+    )
+    patience: int = setting(
+        0,
+        "Evaluations without improvement before stopping early (0: never).",
+        low=0,
+        panel="Evaluation",
+    )
+    min_delta: float = setting(
+        0.0, "Smallest gain that counts as improvement for patience.", low=0.0, panel="Evaluation"
+    )
+    min_steps: int = setting(
+        0, "Learner steps before stopping early is allowed.", low=0, panel="Evaluation"
+    )
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointingConfig:
+    """Where `best/` goes."""
+
+    directory: str = setting("checkpoints", "Folder of the checkpoints.", panel="Checkpoints")
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+
+@functools.cache
+def setting_fields(cls: type) -> dict[str, dataclasses.Field[Any]]:
+    """Returns the fields of a config class by name."""
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+@functools.cache
+def setting_types(cls: type) -> dict[str, Any]:
+    """Returns the resolved type of each field of a config class."""
+    hints = typing.get_type_hints(cls)
+    return {name: hints[name] for name in setting_fields(cls)}
+
+
+def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | None = None) -> T:
+    """Builds a config from parsed YAML or options, naming `where` a bad key or value stands.
+
+    `size` is accepted for algorithms and applies before the other keys. Lists become tuples.
+
+    Raises:
+      UserError: an unknown key, a wrong type or a value out of range.
+    """
+    known = setting_fields(cls)
+    extra = ("size",) if issubclass(cls, MuZeroConfig) else ()
+    for key in values:
+        if key not in known and key not in extra:
+            raise UserError(f"{where}.{key}: unknown key{_suggestion(key, (*known, *extra))}")
+    values = dict(values)
+    try:
+        base = cls() if base is None else base
+        if "size" in values:
+            base = base.with_size(values.pop("size"))  # type: ignore[attr-defined]
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return dataclasses.replace(base, **values)  # type: ignore[type-var]
+    except UserError as error:
+        raise UserError(f"{where}.{error}") from None
+
+
+def _suggestion(key: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(str(key), known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{hint} (allowed: {quoted(sorted(known))})"
+
+
+def _validate(config: Any) -> None:
+    """Checks every field's type and range; an int is taken where a float is meant."""
+    cls = type(config)
+    for name, field in setting_fields(cls).items():
+        value = getattr(config, name)
+        kind = setting_types(cls)[name]
+        if kind is float and type(value) is int:
+            value = float(value)
+            object.__setattr__(config, name, value)
+        check_value(name, value, kind, field.metadata)
+
+
+def check_value(name: str, value: Any, kind: Any, metadata: types.MappingProxyType[Any, Any]) -> None:
+    """Raises `UserError` unless `value` has type `kind` and lies in the field's range."""
+    if not _is_a(value, kind):
+        raise UserError(f"{name} is {value!r}: allowed is {_type_name(kind)}")
+    low, high, choices = (metadata.get(key) for key in ("low", "high", "choices"))
+    if choices and value not in choices:
+        raise UserError(f"{name} is {value!r}: allowed are {quoted(choices)}")
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, float) and not math.isfinite(number):
+            raise UserError(f"{name} is {number}: allowed are finite numbers")
+        if low is not None and number < low:
+            raise UserError(f"{name} is {number}: allowed are values of at least {low}")
+        if high is not None and number > high:
+            raise UserError(f"{name} is {number}: allowed are values of at most {high}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        return isinstance(value, tuple) and len(value) > 0 and all(_is_a(v, item) for v in value)
+    return type(value) is kind
+
+
+def _type_name(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    if kind in names:
+        return names[kind]
+    item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
+    return "a list of whole numbers, such as [128, 128]" if item is int else f"a list of {kind}"

@@ -1,0 +1,15 @@
+"""The one exception for mistakes that the person at the keyboard can mend."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake in what was asked for: one English line, shown without a traceback, exit code 2.
+
+    The message names the thing, the value found, what is allowed, and what to do.
+    """
+
+
+def quoted(names: object) -> str:
+    """Returns an iterable of names as `a, b, c`, for the "what is allowed" part of a message."""
+    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]

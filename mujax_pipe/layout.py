@@ -1,0 +1,126 @@
+"""Where every file of a cell, of the analysis and of a log lies. No JAX, no effects.
+
+A cell is one (algorithm, environment, seed). What both engines track lies under `results/`; what a
+clock, a host or a crash can touch lies under `logs/`, which nothing tracks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+PARAMS = Path("params.yaml")
+FINGERPRINT = Path("fingerprint.json")
+RESULTS = Path("results")
+LOGS = Path("logs")
+CHECKPOINTS = Path("checkpoints")
+
+FIGURE_FORMATS = ("pdf", "png")
+FIGURES = ("learning_curves", "final_scores")
+TABLES = ("final_scores",)
+TABLE_FORMATS = ("csv", "md")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, order=True)
+class Cell:
+    """One entry of the grid."""
+
+    algo: str
+    env: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Path-like name, such as `gmz/cartpole/seed-0`."""
+        return f"{self.algo}/{self.env}/seed-{self.seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CellFiles:
+    """Every file of one cell, below `root` (the folder of params.yaml)."""
+
+    cell: Cell
+    root: Path = Path()
+
+    @property
+    def directory(self) -> Path:
+        return self.root / RESULTS / "cells" / self.cell.name
+
+    @property
+    def best(self) -> Path:
+        """Orbax checkpoint with the best score, and its metadata."""
+        return self.directory / "best"
+
+    @property
+    def curve(self) -> Path:
+        """One row an evaluation: learner step, environment steps, score."""
+        return self.directory / "curve.csv"
+
+    @property
+    def train(self) -> Path:
+        """What was trained, and where its best score was reached."""
+        return self.directory / "train.json"
+
+    @property
+    def evaluation_csv(self) -> Path:
+        """One row an episode of the final evaluation."""
+        return self.directory / "evaluation.csv"
+
+    @property
+    def evaluation_json(self) -> Path:
+        """Summary of the final evaluation."""
+        return self.directory / "evaluation.json"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / LOGS / "cells" / self.cell.name
+
+    @property
+    def machine(self) -> Path:
+        """Seconds, memory and machine of the training: never tracked."""
+        return self.logs / "machine.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class AnalysisFiles:
+    """Every file made from the finished cells of one grid: `all` or a named subset such as `demo`."""
+
+    grid: str = "all"
+    root: Path = Path()
+
+    @property
+    def directory(self) -> Path:
+        base = self.root / RESULTS
+        return base if self.grid == "all" else base / self.grid
+
+    @property
+    def summary(self) -> Path:
+        return self.directory / "summary.json"
+
+    @property
+    def curves(self) -> Path:
+        """Tidy learning curves of all cells: what the figure draws."""
+        return self.directory / "tables" / "curves.csv"
+
+    @property
+    def scores(self) -> Path:
+        """One row a cell: its final score."""
+        return self.directory / "tables" / "scores.csv"
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """Every file that aggregation writes beside the summary."""
+        made = tuple(
+            self.directory / "tables" / f"{name}.{suffix}"
+            for name in TABLES
+            for suffix in TABLE_FORMATS
+        )
+        return (self.curves, self.scores, *made)
+
+    @property
+    def figures(self) -> tuple[Path, ...]:
+        """Every figure file."""
+        return tuple(self.figure(name, suffix) for name in FIGURES for suffix in FIGURE_FORMATS)
+
+    def figure(self, name: str, suffix: str) -> Path:
+        return self.directory / "figures" / f"{name}.{suffix}"
