@@ -347,7 +347,7 @@ def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | 
     extra = ("size",) if issubclass(cls, MuZeroConfig) else ()
     for key in values:
         if key not in known and key not in extra:
-            raise UserError(f"{where}.{key}: unknown key{_suggestion(key, (*known, *extra))}")
+            raise UserError(f"{where}.{key}: unknown key{suggestion(key, (*known, *extra))}")
     values = dict(values)
     try:
         base = cls() if base is None else base
@@ -359,7 +359,8 @@ def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | 
         raise UserError(f"{where}.{error}") from None
 
 
-def _suggestion(key: str, known: tuple[str, ...]) -> str:
+def suggestion(key: object, known: tuple[str, ...]) -> str:
+    """Returns the tail of an "unknown key" message: the closest known name, and all that is allowed."""
     close = difflib.get_close_matches(str(key), known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"{hint} (allowed: {quoted(sorted(known))})"

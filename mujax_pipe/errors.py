@@ -13,3 +13,10 @@ class UserError(Exception):
 def quoted(names: object) -> str:
     """Returns an iterable of names as `a, b, c`, for the "what is allowed" part of a message."""
     return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]
+
+
+class RunError(Exception):
+    """A run went wrong in the middle: one English line, shown without a traceback, exit code 1.
+
+    The message says where, what was found, and from what the run can go on.
+    """

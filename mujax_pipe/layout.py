@@ -36,15 +36,10 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class CellFiles:
-    """Every file of one cell, below `root` (the folder of params.yaml)."""
+class RunFiles:
+    """What a training run leaves in its folder, inside or outside a grid."""
 
-    cell: Cell
-    root: Path = Path()
-
-    @property
-    def directory(self) -> Path:
-        return self.root / RESULTS / "cells" / self.cell.name
+    directory: Path
 
     @property
     def best(self) -> Path:
@@ -60,6 +55,34 @@ class CellFiles:
     def train(self) -> Path:
         """What was trained, and where its best score was reached."""
         return self.directory / "train.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class CellFiles:
+    """Every file of one cell, below `root` (the folder of params.yaml)."""
+
+    cell: Cell
+    root: Path = Path()
+
+    @property
+    def directory(self) -> Path:
+        return self.root / RESULTS / "cells" / self.cell.name
+
+    @property
+    def run(self) -> RunFiles:
+        return RunFiles(self.directory)
+
+    @property
+    def best(self) -> Path:
+        return self.run.best
+
+    @property
+    def curve(self) -> Path:
+        return self.run.curve
+
+    @property
+    def train(self) -> Path:
+        return self.run.train
 
     @property
     def evaluation_csv(self) -> Path:

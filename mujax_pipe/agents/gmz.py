@@ -1,0 +1,118 @@
+"""Gumbel MuZero (Danihelka et al. 2022, "Policy improvement by planning with Gumbel")."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import mctx
+import optax
+
+from mujax_pipe.agents import muzero
+from mujax_pipe.agents.networks import MuZeroNetwork
+from mujax_pipe.agents.types import Array, Metrics, Params, SearchOutput, Targets
+from mujax_pipe.config import GMZConfig
+
+
+class GMZ(muzero.Algorithm):
+    """MuZero with sequential halving at the root and policy targets from completed Q values."""
+
+    network = MuZeroNetwork
+    config: GMZConfig
+
+    def search(
+        self,
+        params: Params,
+        key: Array,
+        observation: Array,
+        invalid_actions: Array,
+        step: Array,
+        *,
+        explore: bool,
+    ) -> SearchOutput:
+        """Runs `mctx.gumbel_muzero_policy`; the Gumbel noise is the exploration."""
+        del step
+        config = self.config
+        output = mctx.gumbel_muzero_policy(
+            params,
+            key,
+            self.root(params, observation),
+            self._recurrent,
+            config.num_simulations,
+            invalid_actions,
+            qtransform=functools.partial(
+                mctx.qtransform_completed_by_mix_value,
+                value_scale=config.value_scale,
+                maxvisit_init=config.maxvisit_init,
+            ),
+            max_num_considered_actions=config.max_num_considered_actions,
+            gumbel_scale=1.0 if explore else 0.0,
+        )
+        return SearchOutput(
+            action=output.action,
+            policy_probs=output.action_weights,
+            value=output.search_tree.summary().value,
+        )
+
+    def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
+        """Cross entropies of policy, value and reward along the unrolled model."""
+        config = self.config
+        policy_logits, value_logits, reward_logits = self._unroll(params, targets)
+        weights = muzero.step_weights(config.unroll_steps)
+        policy_loss = muzero.weighted_cross_entropy(
+            policy_logits, targets.policy_probs, targets.policy_mask, weights
+        )
+        value_loss = muzero.weighted_cross_entropy(
+            value_logits, targets.value_probs, targets.value_mask, weights
+        )
+        reward_loss = muzero.weighted_cross_entropy(
+            reward_logits, targets.reward_probs, targets.reward_mask, weights[1:]
+        )
+        loss = (
+            config.policy_weight * policy_loss
+            + config.value_weight * value_loss
+            + config.reward_weight * reward_loss
+        )
+        metrics = {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "reward_loss": reward_loss,
+            **muzero.policy_metrics(policy_logits, targets),
+        }
+        return loss, metrics
+
+    def _unroll(self, params: Params, targets: Targets) -> tuple[Array, Array, Array]:
+        """Returns logits of policy [N, K+1, A], value [N, K+1, D] and reward [N, K, D]."""
+        network = self.bind(params)
+        root = network.represent(targets.observation[:, 0])
+
+        def advance(embedding: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
+            # Halved, so that the gradient into early steps does not grow with K [M, appendix G].
+            embedding = optax.scale_gradient(embedding, 0.5)
+            embedding, reward_logits = network.dynamics(embedding, action)
+            return embedding, (embedding, reward_logits)
+
+        actions = jnp.swapaxes(self.one_hot_action(targets.action), 0, 1)
+        _, (unrolled, reward_logits) = jax.lax.scan(advance, root, actions)
+        embeddings = jnp.concatenate([root[None], unrolled])
+        policy_logits, value_logits = network.predict(embeddings)
+        batch_major = functools.partial(jnp.swapaxes, axis1=0, axis2=1)
+        return batch_major(policy_logits), batch_major(value_logits), batch_major(reward_logits)
+
+    def _recurrent(
+        self, params: Params, key: Array, action: Array, embedding: Array
+    ) -> tuple[mctx.RecurrentFnOutput, Array]:
+        del key  # The model is deterministic.
+        network = self.bind(params)
+        embedding, reward_logits = network.dynamics(embedding, self.one_hot_action(action))
+        policy_logits, value_logits = network.predict(embedding)
+        reward = self.to_scalar(reward_logits)
+        output = mctx.RecurrentFnOutput(
+            reward=reward,
+            discount=jnp.full_like(reward, self.config.discount),
+            prior_logits=policy_logits,
+            value=self.to_scalar(value_logits),
+        )
+        return output, embedding

@@ -1,0 +1,133 @@
+"""What the MuZero family shares: the contract, the root, the weighted losses.
+
+An algorithm is pure: parameters and data in, outputs out. The loop, replay, reanalyze, actor and
+learner call it through `Algorithm` alone.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from typing import Any, ClassVar
+
+import distrax
+import jax
+import jax.numpy as jnp
+import mctx
+import optax
+from flax import nnx
+
+from mujax_pipe.agents.types import (
+    Array,
+    EnvironmentSpec,
+    Metrics,
+    Params,
+    SearchOutput,
+    Targets,
+)
+from mujax_pipe.agents.values import logits_to_scalar
+from mujax_pipe.config import MuZeroConfig
+
+
+class Algorithm(abc.ABC):
+    """A planning algorithm: a network, a search and a loss. Hashable, so that jit can close over it."""
+
+    network: ClassVar[type[nnx.Module]]
+
+    def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec):
+        self.config = config
+        self.spec = spec
+
+    def init(self, key: Array) -> Params:
+        """Returns freshly initialised parameters: nested dicts of arrays."""
+        return nnx.to_pure_dict(nnx.state(self._build(key)))
+
+    def bind(self, params: Params) -> Any:
+        """Returns the network with these parameters."""
+        return nnx.merge(self._graph, params)
+
+    @abc.abstractmethod
+    def search(
+        self,
+        params: Params,
+        key: Array,
+        observation: Array,
+        invalid_actions: Array,
+        step: Array,
+        *,
+        explore: bool,
+    ) -> SearchOutput:
+        """Plans from a batch of observations.
+
+        Args:
+          params: of the network.
+          key: consumed.
+          observation: [B, O].
+          invalid_actions: [B, A], True = illegal.
+          step: [], learner steps taken, for schedules.
+          explore: noise at the root, for acting; without it the result does not depend on `key`.
+        """
+
+    @abc.abstractmethod
+    def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
+        """Returns the scalar loss and metrics of a batch."""
+
+    def value(self, params: Params, observation: Array) -> Array:
+        """Returns the network's value of observations, [..., O] -> [...]."""
+        network = self.bind(params)
+        _, value_logits = network.predict(network.represent(observation))
+        return self.to_scalar(value_logits)
+
+    def root(self, params: Params, observation: Array) -> mctx.RootFnOutput:
+        """Returns the root of a search over observations [B, O]."""
+        network = self.bind(params)
+        embedding = network.represent(observation)
+        policy_logits, value_logits = network.predict(embedding)
+        return mctx.RootFnOutput(
+            prior_logits=policy_logits, value=self.to_scalar(value_logits), embedding=embedding
+        )
+
+    def to_scalar(self, logits: Array) -> Array:
+        """Reads value or reward logits, [..., D] -> [...]."""
+        return logits_to_scalar(logits, self.config.bin_limit)
+
+    def one_hot_action(self, action: Array) -> Array:
+        """Returns [..., A]; zeros for an action that is none (a chance outcome in a shared tree)."""
+        return jax.nn.one_hot(action, self.spec.num_actions)
+
+    def _build(self, key: Any) -> nnx.Module:
+        return self.network(self.config, self.spec, rngs=nnx.Rngs(key))  # type: ignore[call-arg]
+
+    @functools.cached_property
+    def _graph(self) -> Any:
+        return nnx.graphdef(nnx.eval_shape(lambda: self._build(0)))
+
+
+def step_weights(num_unrolled: int) -> Array:
+    """Weights of steps 0..K: the root counts as much as all unrolled steps together, [K+1] [M]."""
+    unrolled = jnp.full(num_unrolled, 1.0 / num_unrolled)
+    return jnp.concatenate([jnp.ones(1), unrolled])
+
+
+def weighted_cross_entropy(logits: Array, probs: Array, mask: Array, weights: Array) -> Array:
+    """Returns the cross entropy, summed over steps by weight, averaged over the batch.
+
+    Args:
+      logits: [N, T, D].
+      probs: [N, T, D].
+      mask: [N, T], 0 where the target does not count.
+      weights: [T].
+    """
+    cross_entropy = optax.losses.softmax_cross_entropy(logits, probs)
+    return jnp.mean(jnp.sum(weights * mask * cross_entropy, axis=-1))
+
+
+def policy_metrics(logits: Array, targets: Targets) -> Metrics:
+    """Returns the entropies of prior and search policy at the root, and their divergence, in nats."""
+    prior = distrax.Categorical(logits=logits[:, 0])
+    search = distrax.Categorical(probs=targets.policy_probs[:, 0])
+    return {
+        "prior_entropy": jnp.mean(prior.entropy()),
+        "search_entropy": jnp.mean(search.entropy()),
+        "policy_divergence": jnp.mean(search.kl_divergence(prior)),
+    }

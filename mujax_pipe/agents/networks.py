@@ -1,0 +1,107 @@
+"""The networks of MuZero, as flax modules over batches.
+
+Observations are squashed by symlog, not normalised: nothing to track, nothing to go stale (SPEC A6).
+Embeddings are layer-normalised, so that a long unroll stays in the region the heads were trained on.
+Output layers start at zero: the first value and reward are 0, the first policy uniform.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import rlax
+from flax import nnx
+
+from mujax_pipe.agents.types import Array, EnvironmentSpec
+from mujax_pipe.config import MuZeroConfig
+
+
+class MLP(nnx.Module):
+    """Hidden layers of linear, layer norm and SiLU, then a linear output; [..., I] -> [..., out]."""
+
+    def __init__(
+        self, sizes: tuple[int, ...], num_in: int, num_out: int, *, zero: bool, rngs: nnx.Rngs
+    ):
+        widths = (num_in, *sizes)
+        self.hidden = nnx.List(
+            nnx.Linear(a, b, rngs=rngs) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.norms = nnx.List(nnx.LayerNorm(size, rngs=rngs) for size in sizes)
+        init = nnx.initializers.zeros_init() if zero else nnx.initializers.lecun_normal()
+        self.out = nnx.Linear(widths[-1], num_out, kernel_init=init, rngs=rngs)
+
+    def __call__(self, x: Array) -> Array:
+        for linear, norm in zip(self.hidden, self.norms, strict=True):
+            x = jax.nn.silu(norm(linear(x)))
+        return self.out(x)
+
+
+class Representation(nnx.Module):
+    """Observation to embedding, [..., O] -> [..., E]."""
+
+    def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec, *, rngs: nnx.Rngs):
+        self.trunk = MLP(
+            config.representation_layer_sizes,
+            spec.observation_dim,
+            config.embedding_dim,
+            zero=False,
+            rngs=rngs,
+        )
+        self.norm = nnx.LayerNorm(config.embedding_dim, rngs=rngs)
+
+    def __call__(self, observation: Array) -> Array:
+        return self.norm(self.trunk(rlax.signed_logp1(observation)))
+
+
+class Transit(nnx.Module):
+    """Embedding and a one-hot event (action or chance outcome) to the next embedding."""
+
+    def __init__(self, config: MuZeroConfig, num_events: int, *, rngs: nnx.Rngs):
+        width = config.embedding_dim
+        self.trunk = MLP(
+            config.dynamics_layer_sizes, width + num_events, width, zero=False, rngs=rngs
+        )
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+
+    def __call__(self, embedding: Array, event: Array) -> Array:
+        return self.norm(embedding + self.trunk(jnp.concatenate([embedding, event], axis=-1)))
+
+
+class Prediction(nnx.Module):
+    """Embedding to policy logits [..., A] and value logits [..., D]."""
+
+    def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec, *, rngs: nnx.Rngs):
+        width, self.unimix = config.embedding_dim, config.unimix
+        self.policy = MLP(config.policy_layer_sizes, width, spec.num_actions, zero=True, rngs=rngs)
+        self.value = MLP(config.value_layer_sizes, width, config.num_bins, zero=True, rngs=rngs)
+
+    def __call__(self, embedding: Array) -> tuple[Array, Array]:
+        return mix_uniform(self.policy(embedding), self.unimix), self.value(embedding)
+
+
+def mix_uniform(logits: Array, share: float) -> Array:
+    """Returns logits of (1 - share) softmax(logits) + share / A: no action is ever ruled out [D]."""
+    if share == 0.0:
+        return logits
+    return jnp.log((1.0 - share) * jax.nn.softmax(logits) + share / logits.shape[-1])
+
+
+class MuZeroNetwork(nnx.Module):
+    """Representation, dynamics and prediction of deterministic MuZero."""
+
+    def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec, *, rngs: nnx.Rngs):
+        self.represent = Representation(config, spec, rngs=rngs)
+        self.transit = Transit(config, spec.num_actions, rngs=rngs)
+        self.reward = MLP(
+            config.reward_layer_sizes,
+            config.embedding_dim + spec.num_actions,
+            config.num_bins,
+            zero=True,
+            rngs=rngs,
+        )
+        self.predict = Prediction(config, spec, rngs=rngs)
+
+    def dynamics(self, embedding: Array, action: Array) -> tuple[Array, Array]:
+        """Returns the next embedding [..., E] and reward logits [..., D] after a one-hot action."""
+        reward = self.reward(jnp.concatenate([embedding, action], axis=-1))
+        return self.transit(embedding, action), reward

@@ -1,0 +1,66 @@
+"""Categorical values in symlog space (SPEC A5).
+
+A scalar x becomes a distribution over D bins whose centres are evenly spaced in
+y = sign(x) log(1 + |x|), by integrating a normal around y over each bin (HL-Gauss; Farebrother et
+al. 2024, "Stop regressing", eq. 3.4; the symlog space is Hafner et al. 2023, eq. 9).
+
+A distribution is read back as a mean in the space of x, not of y: returns of a stochastic
+environment are mixtures, and the mean of a concave function is not the function of the mean.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import rlax
+
+from mujax_pipe.agents.types import Array
+
+# Width of the normal in bins; 0.75 spreads a value over about six bins (Farebrother et al., 4.1).
+_SIGMA_IN_BINS = 0.75
+
+
+def scalar_to_probs(scalar: Array, num_bins: int, limit: float) -> Array:
+    """Returns the HL-Gauss distribution of each scalar.
+
+    Args:
+      scalar: values or rewards, [...], any finite number; beyond the outermost bin they are clipped.
+      num_bins: D.
+      limit: centre of the outermost bin in symlog space.
+
+    Returns:
+      Probabilities, [..., D].
+    """
+    width = _bin_width(num_bins, limit)
+    edges = jnp.linspace(-limit - width / 2, limit + width / 2, num_bins + 1)
+    y = jnp.clip(rlax.signed_logp1(scalar), -limit, limit)[..., None]
+    # Half the error function is the normal's distribution function, up to a constant.
+    cdf = jax.scipy.special.erf((edges - y) / (jnp.sqrt(2.0) * _SIGMA_IN_BINS * width))
+    return jnp.diff(cdf, axis=-1) / (cdf[..., -1:] - cdf[..., :1])
+
+
+def probs_to_scalar(probs: Array, limit: float) -> Array:
+    """Returns the mean of each distribution, [..., D] -> [...]; inverts `scalar_to_probs`."""
+    return jnp.sum(probs * _bin_values(probs.shape[-1], limit), axis=-1)
+
+
+def logits_to_scalar(logits: Array, limit: float) -> Array:
+    """Returns the mean of each distribution given by logits, [..., D] -> [...]."""
+    return probs_to_scalar(jax.nn.softmax(logits), limit)
+
+
+def _bin_width(num_bins: int, limit: float) -> float:
+    return 2.0 * limit / (num_bins - 1)
+
+
+def _bin_values(num_bins: int, limit: float) -> Array:
+    """The value each bin stands for, [D].
+
+    With variance v around y in symlog space, exp overshoots by exp(v / 2) (mean of a log-normal), so
+    each bin gives that back: the mean of an encoded scalar is the scalar.
+    """
+    width = _bin_width(num_bins, limit)
+    # The spread of the normal, and of a bin around its centre (Sheppard).
+    variance = (_SIGMA_IN_BINS * width) ** 2 + width**2 / 12.0
+    centres = jnp.linspace(-limit, limit, num_bins)
+    return jnp.sign(centres) * (jnp.exp(jnp.abs(centres) - variance / 2.0) - 1.0)

@@ -1,0 +1,43 @@
+"""Training outside any grid: `mujax-pipe train`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, MuZeroConfig
+from mujax_pipe.training.cells import machine_record
+from mujax_pipe.training.envs import make_environment
+from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
+from mujax_pipe.training.files import write_json
+
+
+def train(
+    *,
+    algo: str,
+    config: MuZeroConfig,
+    evaluation: EvaluationConfig,
+    env_id: str,
+    wrappers: tuple[str, ...],
+    seed: int,
+    directory: Path,
+) -> None:
+    """Trains one run into `directory` and says where its results lie."""
+    factory = functools.partial(make_environment, env_id, wrappers)
+    factory().close()  # A wrong id or space is said before anything is written.
+    result = run_experiment(
+        ExperimentConfig(
+            config=config,
+            environment_factory=factory,
+            seed=seed,
+            evaluation=evaluation,
+            checkpointing=CheckpointingConfig(directory=str(directory)),
+            title=f"{algo} {env_id} seed {seed}",
+            environment={"id": env_id, "wrappers": list(wrappers)},
+        )
+    )
+    write_json(directory / "machine.json", machine_record(result))
+    print(
+        f"best score {result.best_score:.4g} at step {result.best_step:,}, "
+        f"after {result.seconds:.0f} s: {directory}"
+    )

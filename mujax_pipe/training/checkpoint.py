@@ -1,0 +1,117 @@
+"""The best checkpoint: parameters by Orbax and a metadata file, the same bytes for the same run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from mujax_pipe.agents.types import Params
+from mujax_pipe.errors import UserError
+from mujax_pipe.training.files import write_json
+
+_PARAMS = "params"
+_METADATA = "metadata.json"
+
+
+def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None:
+    """Writes parameters and metadata to `directory`, replacing what was there.
+
+    `directory/params` is an Orbax PyTree checkpoint of NumPy arrays: it names no device. Written
+    beside its final name and renamed, so that a crash leaves the old or the new one.
+    """
+    partial = directory.with_name(f"{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    tree = _with_text_keys(jax.tree.map(np.asarray, params))
+    _checkpointer().save((partial / _PARAMS).absolute(), tree)
+    _forget_when_and_where(partial / _PARAMS)
+    write_json(partial / _METADATA, metadata)
+    old = directory.with_name(f"{directory.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if directory.exists():
+        os.rename(directory, old)
+    os.rename(partial, directory)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_metadata(directory: Path) -> dict[str, Any]:
+    """Returns the metadata of a best checkpoint.
+
+    Raises:
+      UserError: there is none, or it cannot be read.
+    """
+    path = directory / _METADATA
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{directory} holds no checkpoint ({_METADATA} is missing): train first, or name the "
+            "best/ folder of a finished run"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read ({error}): train again") from None
+
+
+def load_params(directory: Path, like: Params) -> Params:
+    """Returns the parameters of a best checkpoint.
+
+    Args:
+      directory: the `best/` folder.
+      like: parameters, or their shapes, that the result must match.
+
+    Raises:
+      UserError: no checkpoint, a damaged one, or one of another network.
+    """
+    path = directory / _PARAMS
+    if not path.is_dir():
+        raise UserError(f"{directory} holds no checkpoint ({_PARAMS}/ is missing): train first")
+    try:
+        tree = _checkpointer().restore(path.absolute())
+    except Exception as error:  # Orbax raises many kinds, all meaning a damaged folder.
+        raise UserError(f"{path} cannot be restored: {str(error).splitlines()[0]}") from error
+    found, expected = jax.tree.leaves_with_path(tree), jax.tree.leaves_with_path(
+        _with_text_keys(like)
+    )
+    for (key, array), (name, shape) in zip(found, expected, strict=False):
+        if key != name or array.shape != shape.shape:
+            raise UserError(
+                f"{path} holds {jax.tree_util.keystr(key)} of shape {array.shape} where the "
+                f"network has {jax.tree_util.keystr(name)} of shape {shape.shape}: it was trained "
+                "with other settings"
+            )
+    if len(found) != len(expected):
+        raise UserError(f"{path} holds {len(found)} arrays, the network {len(expected)}")
+    return jax.tree.unflatten(jax.tree.structure(like), [array for _, array in found])
+
+
+def _checkpointer() -> Any:
+    # Imported here: it takes a second that nothing but a checkpoint needs.
+    import orbax.checkpoint as ocp
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    # One file an array; the default container draws random file names.
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=False))
+
+
+def _forget_when_and_where(directory: Path) -> None:
+    """Removes the clock and the path that Orbax records, which restoring does not need."""
+    (directory / "commit_success.txt").unlink(missing_ok=True)
+    path = directory / "_CHECKPOINT_METADATA"
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("init_timestamp_nsecs", "commit_timestamp_nsecs"):
+        metadata[name] = 0
+    path.write_text(json.dumps(metadata), encoding="utf-8")
+
+
+def _with_text_keys(tree: Any) -> Any:
+    """Nested dicts with string keys: Orbax files have names."""
+    if not isinstance(tree, dict):
+        return tree
+    return {str(key): _with_text_keys(value) for key, value in tree.items()}

@@ -1,0 +1,116 @@
+"""The learner: sample, reanalyze, one gradient step; many of them in one compiled loop."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mujax_pipe.agents.muzero import Algorithm
+from mujax_pipe.agents.returns import make_targets
+from mujax_pipe.agents.types import Array, Metrics, TrainingState
+from mujax_pipe.config import MuZeroConfig
+from mujax_pipe.errors import RunError
+from mujax_pipe.training.keys import Purpose, key_for
+from mujax_pipe.training.reanalyze import reanalyze
+from mujax_pipe.training.replay import Replay, ReplayState
+
+
+class Learner:
+    """Turns replay into parameters. What step s does depends on s, the seed and replay alone."""
+
+    def __init__(self, algorithm: Algorithm, replay: Replay, seed: int):
+        self._algorithm = algorithm
+        self._replay = replay
+        self._seed = seed
+        self._optimizer = make_optimizer(algorithm.config)
+        self._advance = jax.jit(self._loop, donate_argnums=0)
+
+    def init(self) -> TrainingState:
+        """Returns the state before the first step."""
+
+        @jax.jit
+        def init(key: Array) -> TrainingState:
+            params = self._algorithm.init(key)
+            return TrainingState(
+                params=params, opt_state=self._optimizer.init(params), step=jnp.int32(0)
+            )
+
+        return init(key_for(self._seed, Purpose.INIT))
+
+    def advance(
+        self, state: TrainingState, replay_state: ReplayState, num_steps: int
+    ) -> tuple[TrainingState, dict[str, float]]:
+        """Takes learner steps; `state` is consumed. Returns the new state and mean metrics.
+
+        Raises:
+          RunError: a loss or gradient was not finite; no update was applied from that step on.
+        """
+        state, sums, num_good = self._advance(state, replay_state, jnp.int32(num_steps))
+        if int(num_good) < num_steps:
+            raise RunError(
+                f"learner step {int(state.step) + 1}: the loss or its gradient is not finite; "
+                "lower learning_rate or max_grad_norm and start again"
+            )
+        return state, {name: float(value) / num_steps for name, value in sums.items()}
+
+    def _loop(
+        self, state: TrainingState, replay_state: ReplayState, num_steps: Array
+    ) -> tuple[TrainingState, Metrics, Array]:
+        """Steps until `num_steps` are done or one is not finite. The count is no constant of the
+        program, so splitting the steps differently runs the same code."""
+
+        def body(carry):  # type: ignore[no-untyped-def]
+            state, sums, num_good, _ = carry
+            new_state, metrics = self._step(state, replay_state)
+            ok = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+            keep = lambda new, old: jnp.where(ok, new, old)  # noqa: E731
+            return (
+                jax.tree.map(keep, new_state, state),
+                jax.tree.map(lambda total, x: total + keep(x, 0.0), sums, metrics),
+                num_good + ok,
+                ok,
+            )
+
+        shapes = jax.eval_shape(lambda: self._step(state, replay_state)[1])
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        start = (state, zeros, jnp.int32(0), jnp.bool_(True))
+        *result, _ = jax.lax.while_loop(lambda c: c[3] & (c[2] < num_steps), body, start)
+        return tuple(result)  # type: ignore[return-value]
+
+    def _step(
+        self, state: TrainingState, replay_state: ReplayState
+    ) -> tuple[TrainingState, Metrics]:
+        key = jax.random.fold_in(key_for(self._seed, Purpose.LEARN), state.step)
+        sample_key, search_key = jax.random.split(key)
+        windows = self._replay.sample(replay_state, sample_key)
+        windows = reanalyze(self._algorithm, state.params, search_key, windows, state.step)
+        targets = make_targets(windows, self._algorithm.config)
+        grads, metrics = jax.grad(self._algorithm.loss, has_aux=True)(state.params, targets)
+        updates, opt_state = self._optimizer.update(grads, state.opt_state, state.params)
+        metrics["grad_norm"] = optax.tree.norm(grads)
+        new_state = TrainingState(
+            params=optax.apply_updates(state.params, updates),
+            opt_state=opt_state,
+            step=state.step + 1,
+        )
+        return new_state, metrics
+
+
+def make_optimizer(config: MuZeroConfig) -> optax.GradientTransformation:
+    """AdamW behind a global-norm clip; linear warm-up, then cosine decay to `final_learning_rate`."""
+    total = config.num_learner_steps
+    warmup = min(config.warmup_steps, total - 1)
+    learning_rate = optax.warmup_cosine_decay_schedule(
+        init_value=config.learning_rate / max(warmup, 1),
+        peak_value=config.learning_rate,
+        warmup_steps=warmup,
+        decay_steps=total,
+        end_value=config.learning_rate * config.final_learning_rate,
+    )
+    # Biases and layer norms are few and cannot overfit; decaying them only shrinks the output.
+    matrices = lambda params: jax.tree.map(lambda x: x.ndim > 1, params)  # noqa: E731
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_grad_norm),
+        optax.adamw(learning_rate, weight_decay=config.weight_decay, mask=matrices),
+    )

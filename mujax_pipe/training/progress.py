@@ -1,0 +1,82 @@
+"""How a run is going: a bar on a terminal, plain lines with a time elsewhere."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mujax_pipe.training.schedule import Acted, Evaluated, Event, Learned
+
+
+class Reporter:
+    """Prints what happens. On a terminal a bar stays below the lines.
+
+    Args:
+      title: names the run.
+      num_steps: learner steps in all.
+    """
+
+    def __init__(self, title: str, num_steps: int):
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._num_steps = num_steps
+        self._started = time.monotonic()
+        self._recent: deque[float] = deque(maxlen=50)
+        self._metrics: dict[str, float] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=num_steps, note="compiling")
+        self.line(f"{title}: {num_steps:,} learner steps")
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Shows the bar while the block runs."""
+        with self._bar:
+            yield
+
+    def line(self, text: str) -> None:
+        """Prints one line; with the time when it goes to a log."""
+        if not self._console.is_terminal:
+            text = f"{datetime.datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}"
+        self._console.print(text, markup=False)
+        sys.stderr.flush()
+
+    def take(self, event: Event) -> None:
+        """Shows one event."""
+        if isinstance(event, Acted):
+            self._recent.extend(episode.episode_return for episode in event.episodes)
+            self._bar.update(self._task, note=f"{event.env_steps:,} env steps{self._acting()}")
+        elif isinstance(event, Learned):
+            self._metrics = event.metrics
+            self._bar.update(self._task, completed=event.step)
+        elif isinstance(event, Evaluated):
+            self.line(self._evaluation_line(event))
+
+    def _acting(self) -> str:
+        return f", acting {np.mean(self._recent):.4g}" if self._recent else ""
+
+    def _evaluation_line(self, event: Evaluated) -> str:
+        seconds = time.monotonic() - self._started
+        parts = [
+            f"step {event.step:,}/{self._num_steps:,}",
+            f"env steps {event.env_steps:,}",
+            f"score {event.score:.4g}{' (best)' if event.best else ''}",
+        ]
+        if self._metrics:
+            parts += [f"{name} {self._metrics[name]:.3g}" for name in ("loss", "prior_entropy")]
+        return ", ".join([*parts, f"{seconds:.0f} s"])
