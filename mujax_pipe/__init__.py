@@ -1,0 +1,71 @@
+"""Gumbel MuZero on Gymnasium, from one run to a grid with figures.
+
+Names are imported when first used, so that the command line can answer without loading JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mujax_pipe.agents import ALGORITHMS, GMZ, Algorithm, algorithm_for
+    from mujax_pipe.agents.types import EnvironmentSpec
+    from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, GMZConfig, MuZeroConfig
+    from mujax_pipe.training.actor import Actor
+    from mujax_pipe.training.envs import make_environment, make_environment_spec
+    from mujax_pipe.training.experiment import ExperimentConfig, RunResult, run_experiment
+    from mujax_pipe.training.inference import Policy, load_policy
+    from mujax_pipe.training.learner import Learner
+
+_HOME = {
+    "mujax_pipe.agents": ("ALGORITHMS", "GMZ", "Algorithm", "algorithm_for"),
+    "mujax_pipe.agents.types": ("EnvironmentSpec",),
+    "mujax_pipe.config": (
+        "CheckpointingConfig",
+        "EvaluationConfig",
+        "GMZConfig",
+        "MuZeroConfig",
+    ),
+    "mujax_pipe.training.actor": ("Actor",),
+    "mujax_pipe.training.envs": ("make_environment", "make_environment_spec"),
+    "mujax_pipe.training.experiment": ("ExperimentConfig", "RunResult", "run_experiment"),
+    "mujax_pipe.training.inference": ("Policy", "load_policy"),
+    "mujax_pipe.training.learner": ("Learner",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "ALGORITHMS",
+    "GMZ",
+    "Actor",
+    "Algorithm",
+    "CheckpointingConfig",
+    "EnvironmentSpec",
+    "EvaluationConfig",
+    "ExperimentConfig",
+    "GMZConfig",
+    "Learner",
+    "MuZeroConfig",
+    "Policy",
+    "RunResult",
+    "algorithm_for",
+    "load_policy",
+    "make_environment",
+    "make_environment_spec",
+    "run_experiment",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name on first use."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Lists the public names."""
+    return sorted(__all__)

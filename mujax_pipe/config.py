@@ -3,7 +3,8 @@
 The command line, `params.yaml` and the Python API all derive from these dataclasses, so a default
 stands in one place. Defaults follow the papers where a paper gives one:
 
-  [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned model"
+  [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
+      model"
   [G] Danihelka et al. 2022, "Policy improvement by planning with Gumbel"
   [D] Hafner et al. 2023, "Mastering diverse domains through world models"
   [H] Farebrother et al. 2024, "Stop regressing: training value functions via classification"
@@ -12,32 +13,21 @@ stands in one place. Defaults follow the papers where a paper gives one:
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import functools
 import math
-import types
-import typing
 from typing import Any, Self, TypeVar
 
 from mujax_pipe.errors import UserError, quoted
+from mujax_pipe.settings import (
+    check_value,
+    setting,
+    setting_fields,
+    setting_types,
+    suggestion,
+    validate,
+)  # noqa: F401
 
 
 T = TypeVar("T")
-
-
-def setting(
-    default: Any,
-    help: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] | None = None,
-    panel: str = "General",
-) -> Any:
-    """A dataclass field that carries its help text, allowed range and panel on the command line."""
-    metadata = {"help": help, "low": low, "high": high, "choices": choices, "panel": panel}
-    return dataclasses.field(default=default, metadata=metadata)
-
 
 # Size presets (SPEC A12): embedding width, width of hidden layers, number of hidden layers.
 _SIZES = {
@@ -98,7 +88,7 @@ class MuZeroConfig:
 
     # Targets
     discount: float = setting(
-        0.997, "Discount per environment step [M].", low=0.0, high=1.0, panel="Targets"
+        0.99, "Discount per environment step [M].", low=0.0, high=1.0, panel="Targets"
     )
     unroll_steps: int = setting(
         5,
@@ -108,7 +98,7 @@ class MuZeroConfig:
         panel="Targets",
     )
     bootstrap_steps: int = setting(
-        10,
+        5,
         "Rewards (n) summed before a value target bootstraps [M].",
         low=1,
         high=1024,
@@ -136,7 +126,7 @@ class MuZeroConfig:
     )
 
     # Loss
-    value_weight: float = setting(0.25, "Weight of the value loss [M].", low=0.0, panel="Loss")
+    value_weight: float = setting(1.0, "Weight of the value loss.", low=0.0, panel="Loss")
     reward_weight: float = setting(1.0, "Weight of the reward loss.", low=0.0, panel="Loss")
     policy_weight: float = setting(1.0, "Weight of the policy loss.", low=0.0, panel="Loss")
 
@@ -191,12 +181,10 @@ class MuZeroConfig:
     min_replay_size: int = setting(
         1000, "Transitions before the first learner step.", low=1, panel="Acting and replay"
     )
-    max_replay_size: int = setting(
-        100_000, "Transitions kept.", low=1, panel="Acting and replay"
-    )
+    max_replay_size: int = setting(100_000, "Transitions kept.", low=1, panel="Acting and replay")
 
     def __post_init__(self) -> None:
-        _validate(self)
+        validate(self)
         window = self.window_length
         if self.max_replay_size < self.num_envs * window:
             raise UserError(
@@ -225,18 +213,14 @@ class MuZeroConfig:
         if size not in _SIZES:
             raise UserError(f"size is {size!r}: allowed are {quoted(SIZES)}")
         embedding_dim, width, depth = _SIZES[size]
-        return dataclasses.replace(
-            self,
-            embedding_dim=embedding_dim,
-            **{
-                name: (width,) * (depth if name in _TRUNKS else max(1, depth - 1))
-                for name in setting_fields(type(self))
-                if name.endswith("_layer_sizes")
-            },
-        )
+        sizes: dict[str, Any] = {"embedding_dim": embedding_dim}
+        for name in setting_fields(type(self)):
+            if name.endswith("_layer_sizes"):
+                sizes[name] = (width,) * (depth if name in _TRUNKS else max(1, depth - 1))
+        return dataclasses.replace(self, **sizes)
 
     def with_num_steps(self, num_learner_steps: int) -> Self:
-        """Returns this config with its learning-rate schedule stretched over `num_learner_steps`."""
+        """Returns this config with its learning rate spread over `num_learner_steps`."""
         return dataclasses.replace(self, num_learner_steps=num_learner_steps)
 
     def learner_steps_owed(self, transitions: int) -> int:
@@ -309,7 +293,7 @@ class EvaluationConfig:
     )
 
     def __post_init__(self) -> None:
-        _validate(self)
+        validate(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -319,20 +303,7 @@ class CheckpointingConfig:
     directory: str = setting("checkpoints", "Folder of the checkpoints.", panel="Checkpoints")
 
     def __post_init__(self) -> None:
-        _validate(self)
-
-
-@functools.cache
-def setting_fields(cls: type) -> dict[str, dataclasses.Field[Any]]:
-    """Returns the fields of a config class by name."""
-    return {field.name: field for field in dataclasses.fields(cls)}
-
-
-@functools.cache
-def setting_types(cls: type) -> dict[str, Any]:
-    """Returns the resolved type of each field of a config class."""
-    hints = typing.get_type_hints(cls)
-    return {name: hints[name] for name in setting_fields(cls)}
+        validate(self)
 
 
 def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | None = None) -> T:
@@ -357,53 +328,3 @@ def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | 
         return dataclasses.replace(base, **values)  # type: ignore[type-var]
     except UserError as error:
         raise UserError(f"{where}.{error}") from None
-
-
-def suggestion(key: object, known: tuple[str, ...]) -> str:
-    """Returns the tail of an "unknown key" message: the closest known name, and all that is allowed."""
-    close = difflib.get_close_matches(str(key), known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{hint} (allowed: {quoted(sorted(known))})"
-
-
-def _validate(config: Any) -> None:
-    """Checks every field's type and range; an int is taken where a float is meant."""
-    cls = type(config)
-    for name, field in setting_fields(cls).items():
-        value = getattr(config, name)
-        kind = setting_types(cls)[name]
-        if kind is float and type(value) is int:
-            value = float(value)
-            object.__setattr__(config, name, value)
-        check_value(name, value, kind, field.metadata)
-
-
-def check_value(name: str, value: Any, kind: Any, metadata: types.MappingProxyType[Any, Any]) -> None:
-    """Raises `UserError` unless `value` has type `kind` and lies in the field's range."""
-    if not _is_a(value, kind):
-        raise UserError(f"{name} is {value!r}: allowed is {_type_name(kind)}")
-    low, high, choices = (metadata.get(key) for key in ("low", "high", "choices"))
-    if choices and value not in choices:
-        raise UserError(f"{name} is {value!r}: allowed are {quoted(choices)}")
-    for number in value if isinstance(value, tuple) else (value,):
-        if isinstance(number, float) and not math.isfinite(number):
-            raise UserError(f"{name} is {number}: allowed are finite numbers")
-        if low is not None and number < low:
-            raise UserError(f"{name} is {number}: allowed are values of at least {low}")
-        if high is not None and number > high:
-            raise UserError(f"{name} is {number}: allowed are values of at most {high}")
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        return isinstance(value, tuple) and len(value) > 0 and all(_is_a(v, item) for v in value)
-    return type(value) is kind
-
-
-def _type_name(kind: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    if kind in names:
-        return names[kind]
-    item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
-    return "a list of whole numbers, such as [128, 128]" if item is int else f"a list of {kind}"

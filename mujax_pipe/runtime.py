@@ -17,7 +17,7 @@ _THREADS = "NPROC"
 
 
 def prepare(threads: int = 1) -> None:
-    """Settles threads and numerics; call before the first JAX computation, later it has no effect."""
+    """Settles threads and numerics; without effect once JAX has started to compute."""
     os.environ[_THREADS] = str(threads)
     # A stray setting from the user's shell would change random streams or precision.
     for name in ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DEFAULT_MATMUL_PRECISION"):
@@ -33,7 +33,7 @@ def threads() -> int | None:
 
 
 def machine_class() -> str:
-    """Names what bits may depend on: architecture and CPU model, such as `x86_64 GenuineIntel 6/143`.
+    """Names what bits may depend on: the CPU, such as `x86_64 GenuineIntel 6 143 avx512f`.
 
     Two machines of one class give the same bytes; on another class the last bits of library kernels
     may differ.
@@ -49,7 +49,9 @@ def machine_class() -> str:
     names = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     parts = [fields[name] for name in names if name in fields]
     widest = [isa for isa in ("avx512f", "avx2", "avx") if isa in fields.get("flags", "").split()]
-    return " ".join([platform.machine(), *(parts or [platform.processor() or "unknown"]), *widest[:1]])
+    return " ".join(
+        [platform.machine(), *(parts or [platform.processor() or "unknown"]), *widest[:1]]
+    )
 
 
 def peak_memory_mb() -> float:

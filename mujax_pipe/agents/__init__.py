@@ -7,6 +7,8 @@ from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.config import CONFIGS, MuZeroConfig
 
+__all__ = ["ALGORITHMS", "GMZ", "Algorithm", "EnvironmentSpec", "algorithm_for", "algorithm_name"]
+
 ALGORITHMS: dict[str, type[Algorithm]] = {"gmz": GMZ}
 
 

@@ -30,7 +30,7 @@ from mujax_pipe.config import MuZeroConfig
 
 
 class Algorithm(abc.ABC):
-    """A planning algorithm: a network, a search and a loss. Hashable, so that jit can close over it."""
+    """A planning algorithm: a network, a search and a loss."""
 
     network: ClassVar[type[nnx.Module]]
 
@@ -92,7 +92,7 @@ class Algorithm(abc.ABC):
         return logits_to_scalar(logits, self.config.bin_limit)
 
     def one_hot_action(self, action: Array) -> Array:
-        """Returns [..., A]; zeros for an action that is none (a chance outcome in a shared tree)."""
+        """Returns [..., A]; zeros for a number that is no action (SMZ trees hold outcomes too)."""
         return jax.nn.one_hot(action, self.spec.num_actions)
 
     def _build(self, key: Any) -> nnx.Module:
@@ -110,7 +110,7 @@ def step_weights(num_unrolled: int) -> Array:
 
 
 def weighted_cross_entropy(logits: Array, probs: Array, mask: Array, weights: Array) -> Array:
-    """Returns the cross entropy, summed over steps by weight, averaged over the batch.
+    """Returns the cross entropy: summed over steps by weight, then the batch mean.
 
     Args:
       logits: [N, T, D].
@@ -123,7 +123,7 @@ def weighted_cross_entropy(logits: Array, probs: Array, mask: Array, weights: Ar
 
 
 def policy_metrics(logits: Array, targets: Targets) -> Metrics:
-    """Returns the entropies of prior and search policy at the root, and their divergence, in nats."""
+    """Returns entropies of prior and search policy at the root, and their divergence; nats."""
     prior = distrax.Categorical(logits=logits[:, 0])
     search = distrax.Categorical(probs=targets.policy_probs[:, 0])
     return {

@@ -1,11 +1,13 @@
 """The networks of MuZero, as flax modules over batches.
 
-Observations are squashed by symlog, not normalised: nothing to track, nothing to go stale (SPEC A6).
-Embeddings are layer-normalised, so that a long unroll stays in the region the heads were trained on.
+Observations are squashed by symlog, not normalised: nothing to track, nothing to go stale.
+Embeddings are layer-normalised, so that a long unroll stays where the heads were trained.
 Output layers start at zero: the first value and reward are 0, the first policy uniform.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +19,13 @@ from mujax_pipe.config import MuZeroConfig
 
 
 class MLP(nnx.Module):
-    """Hidden layers of linear, layer norm and SiLU, then a linear output; [..., I] -> [..., out]."""
+    """Hidden layers of linear, layer norm and SiLU; a linear output. [..., I] -> [..., out]."""
 
     def __init__(
         self, sizes: tuple[int, ...], num_in: int, num_out: int, *, zero: bool, rngs: nnx.Rngs
     ):
         widths = (num_in, *sizes)
-        self.hidden = nnx.List(
-            nnx.Linear(a, b, rngs=rngs) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.hidden = nnx.List(nnx.Linear(a, b, rngs=rngs) for a, b in itertools.pairwise(widths))
         self.norms = nnx.List(nnx.LayerNorm(size, rngs=rngs) for size in sizes)
         init = nnx.initializers.zeros_init() if zero else nnx.initializers.lecun_normal()
         self.out = nnx.Linear(widths[-1], num_out, kernel_init=init, rngs=rngs)
@@ -80,7 +80,7 @@ class Prediction(nnx.Module):
 
 
 def mix_uniform(logits: Array, share: float) -> Array:
-    """Returns logits of (1 - share) softmax(logits) + share / A: no action is ever ruled out [D]."""
+    """Returns logits of (1 - share) softmax(logits) + share / A: no action is ruled out [D]."""
     if share == 0.0:
         return logits
     return jnp.log((1.0 - share) * jax.nn.softmax(logits) + share / logits.shape[-1])

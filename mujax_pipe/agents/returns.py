@@ -19,8 +19,8 @@ def value_targets(window: Transition, discount: float, n: int, td_lambda: float)
     """Returns n-step TD(lambda) returns of one window (Sutton & Barto 2018, eq. 12.18).
 
     G[t] = r[t] + g[t] ((1 - lambda) V[t+1] + lambda G[t+1]), followed for n steps and closed by V;
-    with lambda = 1 the n-step return of Schrittwieser et al. 2020. g[t] is the discount, 0 where the
-    episode ended; a truncated step adds discount * bootstrap_value to its reward.
+    with lambda = 1 the n-step return of Schrittwieser et al. 2020. g[t] is the discount, 0 where
+    the episode ended; a truncated step adds discount * bootstrap_value to its reward.
 
     Args:
       window: one window, leading axis [K+n+1], with `value` to bootstrap from.

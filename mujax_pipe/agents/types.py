@@ -6,17 +6,18 @@ Shapes: B environments, T steps, N batch, K unroll, n bootstrap, O observation, 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 
-Array = jax.Array
+Array = Any  # A JAX or NumPy array: one record serves both sides of the device boundary.
 Params = Any  # A pytree of arrays.
 Metrics = dict[str, Array]
 
 T = TypeVar("T")
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
     """A frozen, keyword-only dataclass that JAX maps over."""
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
@@ -31,7 +32,7 @@ class EnvironmentSpec(NamedTuple):
 
 @record
 class Transition:
-    """One environment step; `reward`, `discount` and `truncated` follow `action`. Leading axes [B, T].
+    """One environment step, leading axes [B, T]; `reward[t]` follows `action[t]`.
 
     After an episode's end the next row holds the first observation of the next episode, so the
     observation that a truncated step led to is not stored: its value is `bootstrap_value`.

@@ -24,7 +24,7 @@ def scalar_to_probs(scalar: Array, num_bins: int, limit: float) -> Array:
     """Returns the HL-Gauss distribution of each scalar.
 
     Args:
-      scalar: values or rewards, [...], any finite number; beyond the outermost bin they are clipped.
+      scalar: values or rewards, [...], finite; clipped to the outermost bins.
       num_bins: D.
       limit: centre of the outermost bin in symlog space.
 
@@ -56,8 +56,8 @@ def _bin_width(num_bins: int, limit: float) -> float:
 def _bin_values(num_bins: int, limit: float) -> Array:
     """The value each bin stands for, [D].
 
-    With variance v around y in symlog space, exp overshoots by exp(v / 2) (mean of a log-normal), so
-    each bin gives that back: the mean of an encoded scalar is the scalar.
+    With variance v around y in symlog space, exp overshoots by exp(v / 2) (mean of a log-normal),
+    so each bin gives that back: the mean of an encoded scalar is the scalar.
     """
     width = _bin_width(num_bins, limit)
     # The spread of the normal, and of a bin around its centre (Sheppard).

@@ -1,0 +1,1 @@
+"""Effects at the rim, one schedule: environments, replay, actor, learner, evaluation, files."""

@@ -23,7 +23,7 @@ class Episode:
 
 
 class Actor:
-    """Acts with exploration in B environments; what step t draws depends on t and the seed alone."""
+    """Acts with exploration in B environments; a draw depends on the seed and the step alone."""
 
     def __init__(self, algorithm: Algorithm, environments: EnvironmentBatch, seed: int):
         self._environments = environments
@@ -39,7 +39,9 @@ class Actor:
         self._search = jax.jit(search)
         self._value = jax.jit(algorithm.value)
 
-    def act(self, params: Params, step: jax.Array, num_steps: int) -> tuple[Transition, list[Episode]]:
+    def act(
+        self, params: Params, step: jax.Array, num_steps: int
+    ) -> tuple[Transition, list[Episode]]:
         """Takes `num_steps` in each environment.
 
         Args:
@@ -104,4 +106,6 @@ def _require_finite(answer: Step) -> None:
         bad = ~np.isfinite(array)
         if bad.any():
             index = int(np.argwhere(bad)[0][0])
-            raise RunError(f"environment {index} returned a {name} that is not finite: {array[index]}")
+            raise RunError(
+                f"environment {index} returned a {name} that is not finite: {array[index]}"
+            )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, MuZeroConfig
 from mujax_pipe.training.cells import machine_record
-from mujax_pipe.training.envs import make_environment
+from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
 from mujax_pipe.training.files import write_json
 
@@ -23,8 +22,8 @@ def train(
     directory: Path,
 ) -> None:
     """Trains one run into `directory` and says where its results lie."""
-    factory = functools.partial(make_environment, env_id, wrappers)
-    factory().close()  # A wrong id or space is said before anything is written.
+    factory = environment_factory(env_id, wrappers)
+    factory(0).close()  # A wrong id or space is said before anything is written.
     result = run_experiment(
         ExperimentConfig(
             config=config,

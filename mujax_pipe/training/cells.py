@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import time
 from pathlib import Path
 
@@ -13,20 +11,25 @@ from mujax_pipe import runtime
 from mujax_pipe.config import CheckpointingConfig
 from mujax_pipe.layout import Cell, CellFiles
 from mujax_pipe.params import Params
-from mujax_pipe.training.envs import make_environment
+from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.evaluation import Evaluator, Played
-from mujax_pipe.training.experiment import ExperimentConfig, RunResult, require_writable, run_experiment
+from mujax_pipe.training.experiment import (
+    ExperimentConfig,
+    RunResult,
+    require_writable,
+    run_experiment,
+)
 from mujax_pipe.training.files import write_csv, write_json
 from mujax_pipe.training.inference import load_policy
 from mujax_pipe.training.keys import Episodes
 
 
 def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
-    """Trains a cell: writes `best/`, `curve.csv`, `train.json`, and `machine.json` among the logs."""
+    """Trains a cell: writes its `best/`, `curve.csv` and `train.json`, and a log `machine.json`."""
     files = CellFiles(cell, root)
     environment = params.environments[cell.env]
-    factory = functools.partial(make_environment, environment.id, environment.wrappers)
-    factory().close()  # A wrong id or space is said before anything is written.
+    factory = environment_factory(environment.id, environment.wrappers)
+    factory(0).close()  # A wrong id or space is said before anything is written.
     result = run_experiment(
         ExperimentConfig(
             config=params.config(cell),
@@ -42,14 +45,14 @@ def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
 
 
 def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
-    """Plays the best checkpoint on the final seeds: writes `evaluation.csv` and `evaluation.json`."""
+    """Plays the best checkpoint on the final seeds; writes `evaluation.csv`, `evaluation.json`."""
     files = CellFiles(cell, root)
     require_writable(files.directory)
     policy = load_policy(files.best)
     environment = params.environments[cell.env]
     evaluator = Evaluator(
         policy.algorithm,
-        functools.partial(make_environment, environment.id, environment.wrappers),
+        environment_factory(environment.id, environment.wrappers),
         Episodes.FINAL,
         params.evaluation[cell.env].episodes,
     )

@@ -76,8 +76,9 @@ def load_params(directory: Path, like: Params) -> Params:
         tree = _checkpointer().restore(path.absolute())
     except Exception as error:  # Orbax raises many kinds, all meaning a damaged folder.
         raise UserError(f"{path} cannot be restored: {str(error).splitlines()[0]}") from error
-    found, expected = jax.tree.leaves_with_path(tree), jax.tree.leaves_with_path(
-        _with_text_keys(like)
+    found, expected = (
+        jax.tree.leaves_with_path(tree),
+        jax.tree.leaves_with_path(_with_text_keys(like)),
     )
     for (key, array), (name, shape) in zip(found, expected, strict=False):
         if key != name or array.shape != shape.shape:

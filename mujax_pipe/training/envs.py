@@ -16,7 +16,8 @@ from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.training.wrappers import DiscretiseActions
 
-EnvironmentFactory = Callable[[], gym.Env]
+# Called with a seed; episodes have their own, so most environments can ignore it.
+EnvironmentFactory = Callable[[int], gym.Env]
 
 
 def _flatten(env: gym.Env) -> gym.Env:
@@ -64,6 +65,11 @@ def make_environment(env_id: str, wrappers: Sequence[str] = ()) -> gym.Env:
     return env
 
 
+def environment_factory(env_id: str, wrappers: Sequence[str] = ()) -> EnvironmentFactory:
+    """Returns a factory of environments that `make_environment` would make."""
+    return lambda seed: make_environment(env_id, wrappers)
+
+
 def make_environment_spec(env: gym.Env | gym.vector.VectorEnv) -> EnvironmentSpec:
     """Returns what an algorithm must know of an environment.
 
@@ -77,9 +83,7 @@ def make_environment_spec(env: gym.Env | gym.vector.VectorEnv) -> EnvironmentSpe
         raise UserError(f"environment {name} has {_observation_advice(observations)}")
     if not isinstance(actions, gym.spaces.Discrete):
         raise UserError(f"environment {name} has {_action_advice(actions)}")
-    return EnvironmentSpec(
-        observation_dim=int(observations.shape[0]), num_actions=int(actions.n)
-    )
+    return EnvironmentSpec(observation_dim=int(observations.shape[0]), num_actions=int(actions.n))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,10 +111,8 @@ class EnvironmentBatch:
       seed_of: (environment index, episode index) -> reset seed.
     """
 
-    def __init__(
-        self, factory: EnvironmentFactory, size: int, seed_of: Callable[[int, int], int]
-    ):
-        self._envs = [factory() for _ in range(size)]
+    def __init__(self, factory: EnvironmentFactory, size: int, seed_of: Callable[[int, int], int]):
+        self._envs = [factory(index) for index in range(size)]
         self._seed_of = seed_of
         self.spec = make_environment_spec(self._envs[0])
         self._start = int(getattr(self._envs[0].action_space, "start", 0))

@@ -7,24 +7,21 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import jax
 
 from mujax_pipe import runtime
 from mujax_pipe.agents import algorithm_for, algorithm_name
 from mujax_pipe.agents.muzero import Algorithm
-from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import RunFiles
 from mujax_pipe.training import schedule
 from mujax_pipe.training.actor import Actor
 from mujax_pipe.training.checkpoint import save_best
-from mujax_pipe.training.envs import EnvironmentBatch, make_environment_spec
+from mujax_pipe.training.envs import EnvironmentBatch, EnvironmentFactory
 from mujax_pipe.training.evaluation import Evaluator
 from mujax_pipe.training.files import write_csv, write_json
 from mujax_pipe.training.keys import Episodes, episode_seed
@@ -39,7 +36,7 @@ class ExperimentConfig:
 
     Attributes:
       config: the algorithm and its settings.
-      environment_factory: makes one environment to act in.
+      environment_factory: called with a number, makes one environment to act in.
       eval_environment_factory: makes one environment to be scored in; the same one if None.
       max_num_learner_steps: when to stop; `config.num_learner_steps` if None.
       seed: of the run.
@@ -51,8 +48,8 @@ class ExperimentConfig:
     """
 
     config: MuZeroConfig
-    environment_factory: Callable[[], gym.Env]
-    eval_environment_factory: Callable[[], gym.Env] | None = None
+    environment_factory: EnvironmentFactory
+    eval_environment_factory: EnvironmentFactory | None = None
     max_num_learner_steps: int | None = None
     seed: int = 0
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -85,7 +82,7 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
     """Trains, and writes `best/`, `curve.csv` and `train.json` to the checkpoint directory.
 
     Raises:
-      UserError: spaces that do not fit, a replay that does not fit, a folder that cannot be written.
+      UserError: spaces or a replay that do not fit, a folder that cannot be written.
       RunError: something was not finite.
     """
     runtime.prepare(runtime.threads() or 1)
@@ -109,7 +106,9 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
             if isinstance(event, schedule.Evaluated):
                 curve.append((event.step, event.env_steps, event.score))
                 if event.best:
-                    save_best(files.best, state.training.params, _metadata(experiment, algorithm, state))
+                    save_best(
+                        files.best, state.training.params, _metadata(experiment, algorithm, state)
+                    )
     write_csv(files.curve, ("step", "env_steps", "score"), curve)
     write_json(files.train, _summary(experiment, algorithm, state))
     return RunResult(
@@ -208,12 +207,3 @@ def _summary(
         "evaluation": dataclasses.asdict(experiment.evaluation),
         "config": dataclasses.asdict(experiment.config),
     }
-
-
-def specification(factory: Callable[[], gym.Env]) -> EnvironmentSpec:
-    """Returns the spec of what a factory makes."""
-    env = factory()
-    try:
-        return make_environment_spec(env)
-    finally:
-        env.close()

@@ -38,7 +38,7 @@ class Policy:
         return action
 
     def search(self, observation: Any, invalid_actions: Any = None) -> tuple[Any, Any, Any]:
-        """Returns (action, policy_probs, value): an int, [A] and a float, or [B], [B, A] and [B]."""
+        """Returns (action, policy_probs, value): int, [A] and float, or [B], [B, A] and [B]."""
         spec = self.algorithm.spec
         batch = np.asarray(observation, np.float32)
         single = batch.ndim == 1

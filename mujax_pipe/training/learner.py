@@ -57,8 +57,11 @@ class Learner:
     def _loop(
         self, state: TrainingState, replay_state: ReplayState, num_steps: Array
     ) -> tuple[TrainingState, Metrics, Array]:
-        """Steps until `num_steps` are done or one is not finite. The count is no constant of the
-        program, so splitting the steps differently runs the same code."""
+        """Steps until `num_steps` are done or one is not finite.
+
+        The count is no constant of the program, so splitting the steps differently runs the same
+        code.
+        """
 
         def body(carry):  # type: ignore[no-untyped-def]
             state, sums, num_good, _ = carry
@@ -76,7 +79,7 @@ class Learner:
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         start = (state, zeros, jnp.int32(0), jnp.bool_(True))
         *result, _ = jax.lax.while_loop(lambda c: c[3] & (c[2] < num_steps), body, start)
-        return tuple(result)  # type: ignore[return-value]
+        return tuple(result)
 
     def _step(
         self, state: TrainingState, replay_state: ReplayState
@@ -98,7 +101,7 @@ class Learner:
 
 
 def make_optimizer(config: MuZeroConfig) -> optax.GradientTransformation:
-    """AdamW behind a global-norm clip; linear warm-up, then cosine decay to `final_learning_rate`."""
+    """AdamW behind a global-norm clip, with linear warm-up and cosine decay."""
     total = config.num_learner_steps
     warmup = min(config.warmup_steps, total - 1)
     learning_rate = optax.warmup_cosine_decay_schedule(

@@ -1,4 +1,4 @@
-"""Reanalyze: old data, fresh targets (Schrittwieser et al. 2021, "Online and offline RL by planning")."""
+"""Reanalyze: old data, fresh targets (Schrittwieser et al. 2020, appendix H)."""
 
 from __future__ import annotations
 

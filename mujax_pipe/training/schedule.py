@@ -86,7 +86,7 @@ def run(
     evaluation: EvaluationConfig,
     num_steps: int,
 ) -> Iterator[Event]:
-    """Acts for a chunk, adds it, takes the learner steps it owes, scores when due; until `num_steps`.
+    """Acts for a chunk, adds it, takes the learner steps it owes, scores when due.
 
     `state` is up to date at each event.
     """

@@ -22,7 +22,7 @@ class DiscretiseActions(gym.ActionWrapper, gym.utils.RecordConstructorArgs):
         gym.ActionWrapper.__init__(self, env)
         space = env.action_space
         if not isinstance(space, gym.spaces.Box):
-            raise UserError(f"wrapper discretise:{bins} needs Box actions, found {space}: remove it")
+            raise UserError(f"wrapper discretise:{bins} needs Box actions, found {space}")
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise UserError(f"wrapper discretise:{bins} needs bounded actions, found {space}")
         count = bins ** int(np.prod(space.shape))
