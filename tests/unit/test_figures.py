@@ -1,0 +1,223 @@
+"""The figures: what they show, and the same bytes everywhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import font_manager
+from matplotlib.colors import to_hex
+
+from mujax_pipe import analysis
+from mujax_pipe.analysis import figures, statistics
+from mujax_pipe.errors import UserError
+from mujax_pipe.layout import AnalysisFiles, CellFiles
+from tests.unit.finished_cells import bytes_below, make_params, run_elsewhere, write_cell
+
+NAMES = {"gmz": "Gumbel MuZero", "smz": "Stochastic MuZero"}
+
+
+def captions(*algos: str) -> figures.Captions:
+    return figures.Captions(
+        looks=figures.looks(NAMES, algos),
+        titles={"cartpole": "CartPole-v1", "blackjack": "Blackjack-v1"},
+        confidence="95 %",
+    )
+
+
+def curves(algos=("gmz",), envs=("cartpole",), seeds=3) -> pd.DataFrame:
+    rows = [
+        (algo, env, seed, 10 * k, 1000 * k, 100.0 * k + 10 * seed)
+        for algo in algos
+        for env in envs
+        for seed in range(seeds)
+        for k in range(4)
+    ]
+    columns = ["algo", "env", "seed", "step", "env_steps", "score"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def scores(frame: pd.DataFrame) -> pd.DataFrame:
+    last = frame.groupby(["algo", "env", "seed"], as_index=False, sort=False).last()
+    return last.assign(mean=last["score"])
+
+
+def settings():
+    return make_params().analysis
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(mpl.text.Text) if text.get_text()]
+
+
+def test_learning_curves_show_seeds_mean_and_interval() -> None:
+    frame = curves(algos=["gmz", "smz"], envs=["cartpole", "blackjack"])
+    band = statistics.learning_curves(frame, settings())
+    figure = figures.learning_curves(frame, band, captions("gmz", "smz"))
+    assert [axes.get_title() for axes in figure.axes] == ["CartPole-v1", "Blackjack-v1"]
+    looks = captions("gmz", "smz").looks
+    for axes in figure.axes:
+        for look in looks.values():
+            mine = [line for line in axes.lines if to_hex(line.get_color()) == look.colour.lower()]
+            thin = [line for line in mine if line.get_linewidth() == 0.5]
+            assert len(thin) == 3
+            assert [line.get_ydata()[-1] for line in thin] == [300, 310, 320]
+            (mean,) = (line for line in mine if line.get_linewidth() != 0.5)
+            assert mean.get_xdata().tolist() == [0, 1000, 2000, 3000]
+            assert mean.get_ydata().tolist() == [10, 110, 210, 310]
+        edges = axes.collections[0].get_paths()[0].vertices
+        assert (edges[:, 1].min(), edges[:, 1].max()) == (0, 320)
+    shown = texts(figure)
+    assert {"Gumbel MuZero (3 seeds)", "Stochastic MuZero (3 seeds)", "95 % interval"} <= set(shown)
+    assert "Environment steps" in shown
+
+
+def test_final_scores_show_each_seed_even_when_equal() -> None:
+    frame = scores(curves(seeds=4)).assign(mean=500.0)
+    estimates = statistics.final_scores(frame, settings())
+    figure = figures.final_scores(frame, estimates, captions("gmz"))
+    (axes,) = figure.axes
+    dots = axes.collections[-1].get_offsets()
+    assert dots[:, 0].tolist() == [500.0] * 4
+    assert len(np.unique(dots[:, 1])) == 4
+    low, high = axes.get_xlim()
+    assert low < 500 < high
+    assert "Gumbel MuZero\n(4 seeds)" in texts(figure)
+
+
+def test_one_seed_is_said() -> None:
+    frame = curves(seeds=1)
+    band = statistics.learning_curves(frame, settings())
+    shown = texts(figures.learning_curves(frame, band, captions("gmz")))
+    assert "Gumbel MuZero (1 seed, no interval)" in shown
+    assert not any("95 %" in text for text in shown)
+    final = scores(frame)
+    shown = texts(
+        figures.final_scores(final, statistics.final_scores(final, settings()), captions("gmz"))
+    )
+    assert "Final score: each seed, mean" in shown
+
+
+def test_an_algorithm_looks_alike_whichever_others_are_drawn() -> None:
+    assert figures.looks(NAMES, ["smz"])["smz"] == figures.looks(NAMES, ["gmz", "smz"])["smz"]
+    both = figures.looks(NAMES, ["smz", "other"])
+    assert both["other"].name == "other"
+    for part in ("colour", "line", "marker"):
+        assert len({getattr(look, part) for look in both.values()}) == 3
+
+
+@pytest.mark.parametrize(("panels", "columns"), [(5, 3), (6, 3), (7, 4), (8, 4), (9, 3), (10, 4)])
+def test_columns_leave_few_places_empty(panels: int, columns: int) -> None:
+    assert figures._columns(panels) == columns
+
+
+def drawn_texts(figure) -> list:
+    """Every text of a drawn figure; matplotlib keeps labels of ticks out of view, too."""
+    found = [*figure.texts, figure._supxlabel, figure._supylabel]
+    found += [text for legend in figure.legends for text in legend.get_texts()]
+    for axes in figure.axes:
+        found.append(axes.title)
+        for axis in (axes.xaxis, axes.yaxis):
+            found += [tick.label1 for tick in axis._update_ticks() if tick.label1.get_visible()]
+    return list({id(text): text for text in found if text is not None and text.get_text()}.values())
+
+
+def test_no_texts_overlap_in_a_wide_grid() -> None:
+    envs = [f"env{k}" for k in range(10)]
+    frame = curves(algos=["gmz", "smz"], envs=envs)
+    frame["score"] = frame["score"] * -40  # long labels: thousands below zero
+    final = scores(frame)
+    words = figures.Captions(
+        looks=figures.looks(NAMES, ["gmz"]),
+        titles=dict.fromkeys(envs, "TwentyFortyEight-v0"),
+        confidence="95 %",
+    )
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(figures._STYLE)
+        for figure in (
+            figures.learning_curves(frame, statistics.learning_curves(frame, settings()), words),
+            figures.final_scores(final, statistics.final_scores(final, settings()), words),
+        ):
+            figure.draw_without_rendering()
+            boxes = [(text.get_text(), text.get_window_extent()) for text in drawn_texts(figure)]
+            assert len(boxes) > 30
+            overlaps = [
+                (name, other)
+                for k, (name, box) in enumerate(boxes)
+                for other, its in boxes[k + 1 :]
+                if box.overlaps(its)
+            ]
+            assert overlaps == []
+            for name, box in boxes:
+                assert figure.bbox.x0 <= box.x0, name
+                assert box.x1 <= figure.bbox.x1, name
+
+
+def test_titles_are_names_without_their_package(tmp_path: Path, monkeypatch) -> None:
+    params = make_params(envs=["cartpole"])
+    for cell in params.cells("all"):
+        write_cell(tmp_path, cell)
+    analysis.aggregate(params, "all", tmp_path)
+    params.environments["cartpole"].id = "package/Name-v0"
+    drawn = []
+    monkeypatch.setattr(figures, "rendered", lambda draw, dpi: drawn.append(draw()) or {})
+    analysis.plot(params, "all", tmp_path)
+    assert [figure.axes[0].get_title() for figure in drawn] == ["Name-v0", "Name-v0"]
+
+
+def test_plot_reads_the_tables_and_not_the_cells(tmp_path: Path) -> None:
+    params = make_params()
+    for cell in params.cells("all"):
+        write_cell(tmp_path, cell)
+    analysis.aggregate(params, "all", tmp_path)
+    for cell in params.cells("all"):
+        CellFiles(cell, tmp_path).curve.unlink()
+    analysis.plot(params, "all", tmp_path)
+    files = AnalysisFiles("all", tmp_path)
+    assert set(bytes_below(files.directory / "figures")) == {path.name for path in files.figures}
+    files.curves.unlink()
+    with pytest.raises(UserError, match=r"curves.csv is missing"):
+        analysis.plot(params, "all", tmp_path)
+
+
+def test_files_hold_true_type_fonts_and_no_clock_or_version() -> None:
+    frame = curves()
+    band = statistics.learning_curves(frame, settings())
+    draw = lambda: figures.learning_curves(frame, band, captions("gmz"))  # noqa: E731
+    low, high = figures.rendered(draw, 50), figures.rendered(draw, 100)
+    pdf, png = low["pdf"], low["png"]
+    assert b"/CIDFontType2" in pdf
+    assert b"/Type3" not in pdf
+    assert b"DejaVuSans" in pdf
+    assert not re.search(rb"CreationDate|ModDate|[Mm]atplotlib", pdf)
+    assert not re.search(rb"tEXt|tIME|iTXt|[Mm]atplotlib", png)
+    assert len(high["png"]) > len(png)
+
+
+def test_the_font_is_the_one_that_comes_with_matplotlib() -> None:
+    found = Path(font_manager.findfont("DejaVu Sans", fallback_to_default=False))
+    assert found.is_relative_to(mpl.get_data_path())
+
+
+def test_drawing_leaves_the_user_s_settings_alone() -> None:
+    frame = curves()
+    with mpl.rc_context({"font.size": 23.0}):
+        figures.rendered(
+            lambda: figures.final_scores(
+                scores(frame), statistics.final_scores(scores(frame), settings()), captions("gmz")
+            ),
+            50,
+        )
+        assert mpl.rcParams["font.size"] == 23.0
+
+
+def test_the_same_bytes_in_other_processes(tmp_path: Path) -> None:
+    one, two = (run_elsewhere(tmp_path, number, "figures") for number in (0, 1))
+    names = {name for name in one if name.startswith("figures/")}
+    assert names == {path.as_posix().removeprefix("results/") for path in AnalysisFiles().figures}
+    assert one == two
