@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mujax_pipe.agents import ALGORITHMS, GMZ, Algorithm, algorithm_for
+    from mujax_pipe.agents import ALGORITHMS, GMZ, SMZ, Algorithm, algorithm_for
     from mujax_pipe.agents.types import EnvironmentSpec
-    from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, GMZConfig, MuZeroConfig
+    from mujax_pipe.config import GMZConfig, MuZeroConfig, SMZConfig
+    from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
     from mujax_pipe.training.actor import Actor
     from mujax_pipe.training.envs import make_environment, make_environment_spec
     from mujax_pipe.training.experiment import ExperimentConfig, RunResult, run_experiment
@@ -19,14 +20,10 @@ if TYPE_CHECKING:
     from mujax_pipe.training.learner import Learner
 
 _HOME = {
-    "mujax_pipe.agents": ("ALGORITHMS", "GMZ", "Algorithm", "algorithm_for"),
+    "mujax_pipe.agents": ("ALGORITHMS", "GMZ", "SMZ", "Algorithm", "algorithm_for"),
     "mujax_pipe.agents.types": ("EnvironmentSpec",),
-    "mujax_pipe.config": (
-        "CheckpointingConfig",
-        "EvaluationConfig",
-        "GMZConfig",
-        "MuZeroConfig",
-    ),
+    "mujax_pipe.config": ("GMZConfig", "MuZeroConfig", "SMZConfig"),
+    "mujax_pipe.run_config": ("CheckpointingConfig", "EvaluationConfig"),
     "mujax_pipe.training.actor": ("Actor",),
     "mujax_pipe.training.envs": ("make_environment", "make_environment_spec"),
     "mujax_pipe.training.experiment": ("ExperimentConfig", "RunResult", "run_experiment"),
@@ -38,6 +35,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "ALGORITHMS",
     "GMZ",
+    "SMZ",
     "Actor",
     "Algorithm",
     "CheckpointingConfig",
@@ -49,6 +47,7 @@ __all__ = [
     "MuZeroConfig",
     "Policy",
     "RunResult",
+    "SMZConfig",
     "algorithm_for",
     "load_policy",
     "make_environment",

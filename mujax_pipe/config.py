@@ -6,6 +6,7 @@ stands in one place. Defaults follow the papers where a paper gives one:
   [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
       model"
   [G] Danihelka et al. 2022, "Policy improvement by planning with Gumbel"
+  [S] Antonoglou et al. 2022, "Planning in stochastic environments with a learned model"
   [D] Hafner et al. 2023, "Mastering diverse domains through world models"
   [H] Farebrother et al. 2024, "Stop regressing: training value functions via classification"
 """
@@ -17,15 +18,7 @@ import math
 from typing import Any, Self, TypeVar
 
 from mujax_pipe.errors import UserError, quoted
-from mujax_pipe.settings import (
-    check_value,
-    setting,
-    setting_fields,
-    setting_types,
-    suggestion,
-    validate,
-)  # noqa: F401
-
+from mujax_pipe.settings import setting, setting_fields, suggestion, validate
 
 T = TypeVar("T")
 
@@ -64,7 +57,7 @@ class MuZeroConfig:
         (128,), "Hidden layers of the policy head.", low=1, panel="Network"
     )
     num_bins: int = setting(
-        101, "Bins of the value and reward distributions [H].", low=3, high=4096, panel="Network"
+        301, "Bins of the value and reward distributions [H].", low=3, high=4096, panel="Network"
     )
     bin_limit: float = setting(
         8.0,
@@ -228,6 +221,11 @@ class MuZeroConfig:
         learnable = max(0, transitions - self.first_learn_size)
         return math.floor(learnable * self.replay_ratio / self.batch_size)
 
+    def learner_steps_within(self, env_steps: int) -> int:
+        """Learner steps of a run that takes at most `env_steps`, in whole chunks."""
+        chunk = self.num_envs * self.chunk_steps
+        return self.learner_steps_owed(env_steps // chunk * chunk)
+
     def env_steps_for(self, learner_steps: int) -> int:
         """Fewest environment steps after which `learner_steps` are owed (inverse of the above)."""
         steps = self.first_learn_size + math.ceil(
@@ -255,55 +253,52 @@ class GMZConfig(MuZeroConfig):
     )
 
 
-# The registry of settings; `agents.ALGORITHMS` holds the mathematics under the same names.
-CONFIGS: dict[str, type[MuZeroConfig]] = {"gmz": GMZConfig}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluationConfig:
-    """When and how the policy is scored during training; nothing here changes what is learned."""
+class SMZConfig(MuZeroConfig):
+    """Stochastic MuZero [S]."""
 
-    every: int = setting(1000, "Learner steps between evaluations.", low=1, panel="Evaluation")
-    num_episodes: int = setting(
-        32, "Episodes of each evaluation, on fixed seeds.", low=1, panel="Evaluation"
+    num_codes: int = setting(32, "Chance codes (C) [S].", low=1, high=4096, panel="Network")
+    encoder_layer_sizes: tuple[int, ...] = setting(
+        (128,), "Hidden layers of the chance encoder.", low=1, panel="Network"
     )
-    score_metric: str = setting(
-        "episode_return",
-        "What is scored: episode_return, or a key of the last step's info.",
-        panel="Evaluation",
+    chance_layer_sizes: tuple[int, ...] = setting(
+        (128,), "Hidden layers of the chance prior.", low=1, panel="Network"
     )
-    ema: float = setting(
-        0.0,
-        "Weight of the past in the smoothed score that picks the best checkpoint.",
+    dirichlet_alpha: float = setting(
+        0.3, "Concentration of the root noise [M].", low=1e-3, high=1000.0, panel="Search"
+    )
+    dirichlet_fraction: float = setting(
+        0.25,
+        "Share of noise in the root prior while acting [M].",
         low=0.0,
-        high=0.999,
-        panel="Evaluation",
+        high=1.0,
+        panel="Search",
     )
-    patience: int = setting(
-        0,
-        "Evaluations without improvement before stopping early (0: never).",
-        low=0,
-        panel="Evaluation",
+    pb_c_init: float = setting(
+        1.25, "Exploration constant c1 of PUCT [M].", low=0.0, panel="Search"
     )
-    min_delta: float = setting(
-        0.0, "Smallest gain that counts as improvement for patience.", low=0.0, panel="Evaluation"
+    pb_c_base: float = setting(
+        19652.0, "Exploration constant c2 of PUCT [M].", low=1.0, panel="Search"
     )
-    min_steps: int = setting(
-        0, "Learner steps before stopping early is allowed.", low=0, panel="Evaluation"
+    temperatures: tuple[float, ...] = setting(
+        (1.0, 0.5, 0.25),
+        "Acting temperatures of even parts of the run [M].",
+        low=0.0,
+        panel="Search",
+    )
+    afterstate_value_weight: float = setting(
+        1.0, "Weight of the afterstate value loss.", low=0.0, panel="Loss"
+    )
+    chance_weight: float = setting(
+        1.0, "Weight of the chance prior loss [S].", low=0.0, panel="Loss"
+    )
+    commitment_weight: float = setting(
+        1.0, "Weight that pulls encodings to their codes [S].", low=0.0, panel="Loss"
     )
 
-    def __post_init__(self) -> None:
-        validate(self)
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckpointingConfig:
-    """Where `best/` goes."""
-
-    directory: str = setting("checkpoints", "Folder of the checkpoints.", panel="Checkpoints")
-
-    def __post_init__(self) -> None:
-        validate(self)
+# The registry of settings; `agents.ALGORITHMS` holds the mathematics under the same names.
+CONFIGS: dict[str, type[MuZeroConfig]] = {"gmz": GMZConfig, "smz": SMZConfig}
 
 
 def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | None = None) -> T:

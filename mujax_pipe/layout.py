@@ -15,6 +15,10 @@ RESULTS = Path("results")
 LOGS = Path("logs")
 CHECKPOINTS = Path("checkpoints")
 
+MAX_SEED = 2**31 - 1
+
+ANALYSIS_SOURCE = Path("mujax_pipe/analysis")
+
 FIGURE_FORMATS = ("pdf", "png")
 FIGURES = ("learning_curves", "final_scores")
 TABLES = ("final_scores",)
@@ -95,8 +99,27 @@ class CellFiles:
         return self.directory / "evaluation.json"
 
     @property
+    def trained(self) -> tuple[Path, ...]:
+        """What training makes."""
+        return (self.best, self.curve, self.train)
+
+    @property
+    def evaluated(self) -> tuple[Path, ...]:
+        """What the final evaluation makes."""
+        return (self.evaluation_csv, self.evaluation_json)
+
+    @property
+    def analysed(self) -> tuple[Path, ...]:
+        """What the analysis reads."""
+        return (self.curve, self.train, self.evaluation_csv, self.evaluation_json)
+
+    @property
     def logs(self) -> Path:
         return self.root / LOGS / "cells" / self.cell.name
+
+    def log(self, verb: str) -> Path:
+        """What the job `verb` prints: never tracked."""
+        return self.logs / f"{verb}.log"
 
     @property
     def machine(self) -> Path:
@@ -106,7 +129,7 @@ class CellFiles:
 
 @dataclasses.dataclass(frozen=True)
 class AnalysisFiles:
-    """Every file made from the finished cells of one grid: `all` or a named subset such as `demo`."""
+    """Every file made from the finished cells of one grid: `all`, or a part such as `demo`."""
 
     grid: str = "all"
     root: Path = Path()
@@ -147,3 +170,7 @@ class AnalysisFiles:
 
     def figure(self, name: str, suffix: str) -> Path:
         return self.directory / "figures" / f"{name}.{suffix}"
+
+    def log(self, verb: str) -> Path:
+        """What the job `verb` prints: never tracked."""
+        return self.root / LOGS / self.grid / f"{verb}.log"

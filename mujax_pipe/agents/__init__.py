@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from mujax_pipe.agents.gmz import GMZ
 from mujax_pipe.agents.muzero import Algorithm
+from mujax_pipe.agents.smz import SMZ
 from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.config import CONFIGS, MuZeroConfig
 
-__all__ = ["ALGORITHMS", "GMZ", "Algorithm", "EnvironmentSpec", "algorithm_for", "algorithm_name"]
+__all__ = [
+    "ALGORITHMS",
+    "GMZ",
+    "SMZ",
+    "Algorithm",
+    "EnvironmentSpec",
+    "algorithm_for",
+    "algorithm_name",
+]
 
-ALGORITHMS: dict[str, type[Algorithm]] = {"gmz": GMZ}
+ALGORITHMS: dict[str, type[Algorithm]] = {"gmz": GMZ, "smz": SMZ}
 
 
 def algorithm_name(config: MuZeroConfig) -> str:

@@ -8,6 +8,7 @@ Output layers start at zero: the first value and reward are 0, the first policy 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import rlax
 from flax import nnx
 
 from mujax_pipe.agents.types import Array, EnvironmentSpec
-from mujax_pipe.config import MuZeroConfig
+from mujax_pipe.config import MuZeroConfig, SMZConfig
 
 
 class MLP(nnx.Module):
@@ -105,3 +106,35 @@ class MuZeroNetwork(nnx.Module):
         """Returns the next embedding [..., E] and reward logits [..., D] after a one-hot action."""
         reward = self.reward(jnp.concatenate([embedding, action], axis=-1))
         return self.transit(embedding, action), reward
+
+
+class StochasticNetwork(nnx.Module):
+    """Networks of Stochastic MuZero: a step is an action, an afterstate and a chance code."""
+
+    def __init__(self, config: SMZConfig, spec: EnvironmentSpec, *, rngs: nnx.Rngs):
+        width, num_codes = config.embedding_dim, config.num_codes
+        heads: dict[str, Any] = {"zero": True, "rngs": rngs}
+        self.represent = Representation(config, spec, rngs=rngs)
+        self.act = Transit(config, spec.num_actions, rngs=rngs)
+        self.transit = Transit(config, num_codes, rngs=rngs)
+        self.reward = MLP(config.reward_layer_sizes, width + num_codes, config.num_bins, **heads)
+        self.predict = Prediction(config, spec, rngs=rngs)
+        self.chance = MLP(config.chance_layer_sizes, width, num_codes, **heads)
+        self.afterstate_value = MLP(config.value_layer_sizes, width, config.num_bins, **heads)
+        self.encoder = MLP(
+            config.encoder_layer_sizes, 2 * spec.observation_dim, num_codes, zero=False, rngs=rngs
+        )
+
+    def dynamics(self, afterstate: Array, code: Array) -> tuple[Array, Array]:
+        """Returns the next embedding [..., E] and reward logits [..., D] after a one-hot code."""
+        reward = self.reward(jnp.concatenate([afterstate, code], axis=-1))
+        return self.transit(afterstate, code), reward
+
+    def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
+        """Returns chance logits [..., C] and value logits [..., D]."""
+        return self.chance(afterstate), self.afterstate_value(afterstate)
+
+    def encode(self, observation: Array, next_observation: Array) -> Array:
+        """Returns the encoding of what happened between two observations, [..., C], a softmax."""
+        pair = jnp.concatenate([observation, next_observation], axis=-1)
+        return jax.nn.softmax(self.encoder(rlax.signed_logp1(pair)))

@@ -52,7 +52,7 @@ def episode_masks(discount: Array, truncated: Array) -> tuple[Array, Array]:
       absorbed: [T] float, 1 after a terminated step of that episode; both are 0 past a truncation.
     """
     ended = jnp.where(truncated | (discount == 0.0), 1.0, 0.0)
-    before = lambda x: jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)[:-1]])  # noqa: E731
+    before = lambda x: jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)[:-1]])
     alive = jnp.where(before(ended) == 0.0, 1.0, 0.0)
     absorbed = jnp.where(before(alive * (discount == 0.0)) > 0.0, 1.0, 0.0)
     return alive, absorbed
@@ -74,7 +74,8 @@ def _targets_of(window: Transition, config: MuZeroConfig) -> Targets:
     learned = alive + absorbed if config.after_terminal == "absorbing" else alive
     bins = (config.num_bins, config.bin_limit)
     return Targets(
-        observation=window.observation[: k + 1],
+        # Zeros past the end, not the next episode: a chance encoder sees that it ended, no more.
+        observation=alive[: k + 1, None] * window.observation[: k + 1],
         action=window.action[:k],
         reward_probs=scalar_to_probs(alive[:k] * window.reward[:k], *bins),
         value_probs=scalar_to_probs(alive[: k + 1] * returns, *bins),

@@ -53,7 +53,7 @@ class Transition:
 class Targets:
     """What the model is trained on: step 0 is the sampled state, steps 1..K are unrolled."""
 
-    observation: Array  # [N, K+1, O]
+    observation: Array  # [N, K+1, O]; 0 past the end of the episode
     action: Array  # [N, K]
     reward_probs: Array  # [N, K, D]
     value_probs: Array  # [N, K+1, D]

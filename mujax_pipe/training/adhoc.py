@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, MuZeroConfig
+from mujax_pipe.config import MuZeroConfig
+from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.training.cells import machine_record
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.experiment import ExperimentConfig, run_experiment

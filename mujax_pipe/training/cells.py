@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from mujax_pipe import runtime
-from mujax_pipe.config import CheckpointingConfig
 from mujax_pipe.layout import Cell, CellFiles
 from mujax_pipe.params import Params
+from mujax_pipe.run_config import CheckpointingConfig
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.evaluation import Evaluator, Played
 from mujax_pipe.training.experiment import (

@@ -58,7 +58,10 @@ def make_environment(env_id: str, wrappers: Sequence[str] = ()) -> gym.Env:
             warnings.filterwarnings("ignore", message=".*out of date.*")
             env = gym.make(env_id)
     except (gym.error.Error, ModuleNotFoundError, ValueError) as error:
-        raise UserError(f"environment {env_id!r} cannot be made: {_first_line(error)}") from None
+        raise UserError(
+            f"environment {env_id!r} cannot be made: {_first_line(error)} Name a "
+            "Gymnasium id such as CartPole-v1, or module:Name-v0 for one that a package adds"
+        ) from None
     for name in wrappers:
         env = _wrap(env, name)
     make_environment_spec(env)
@@ -218,4 +221,6 @@ def _describe(space: gym.Space) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """The first line of a message, as a sentence."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0].strip()
+    return line if line.endswith((".", "?", "!")) else f"{line}."

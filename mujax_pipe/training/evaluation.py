@@ -9,8 +9,8 @@ import numpy as np
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, Params
-from mujax_pipe.config import EvaluationConfig
 from mujax_pipe.errors import UserError
+from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training.envs import EnvironmentBatch, EnvironmentFactory
 from mujax_pipe.training.keys import Episodes, Purpose, episode_seed, key_for
 

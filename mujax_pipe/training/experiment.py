@@ -15,9 +15,10 @@ import jax
 from mujax_pipe import runtime
 from mujax_pipe.agents import algorithm_for, algorithm_name
 from mujax_pipe.agents.muzero import Algorithm
-from mujax_pipe.config import CheckpointingConfig, EvaluationConfig, MuZeroConfig
+from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import RunFiles
+from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.training import schedule
 from mujax_pipe.training.actor import Actor
 from mujax_pipe.training.checkpoint import save_best

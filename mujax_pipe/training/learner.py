@@ -67,7 +67,7 @@ class Learner:
             state, sums, num_good, _ = carry
             new_state, metrics = self._step(state, replay_state)
             ok = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
-            keep = lambda new, old: jnp.where(ok, new, old)  # noqa: E731
+            keep = lambda new, old: jnp.where(ok, new, old)
             return (
                 jax.tree.map(keep, new_state, state),
                 jax.tree.map(lambda total, x: total + keep(x, 0.0), sums, metrics),
@@ -112,7 +112,7 @@ def make_optimizer(config: MuZeroConfig) -> optax.GradientTransformation:
         end_value=config.learning_rate * config.final_learning_rate,
     )
     # Biases and layer norms are few and cannot overfit; decaying them only shrinks the output.
-    matrices = lambda params: jax.tree.map(lambda x: x.ndim > 1, params)  # noqa: E731
+    matrices = lambda params: jax.tree.map(lambda x: x.ndim > 1, params)
     return optax.chain(
         optax.clip_by_global_norm(config.max_grad_norm),
         optax.adamw(learning_rate, weight_decay=config.weight_decay, mask=matrices),

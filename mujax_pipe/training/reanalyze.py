@@ -35,7 +35,7 @@ def reanalyze(
     if rows == 0:
         return windows
     head = jax.tree.map(lambda x: x[:rows, :states], windows)
-    flat = lambda x: x.reshape(rows * states, *x.shape[2:])  # noqa: E731
+    flat = lambda x: x.reshape(rows * states, *x.shape[2:])
     searched = algorithm.search(
         params, key, flat(head.observation), flat(head.invalid_actions), step, explore=False
     )

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mujax_pipe.agents.types import TrainingState
-from mujax_pipe.config import EvaluationConfig, MuZeroConfig
+from mujax_pipe.config import MuZeroConfig
+from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training.actor import Actor, Episode
 from mujax_pipe.training.evaluation import Evaluator, Selection
 from mujax_pipe.training.learner import Learner

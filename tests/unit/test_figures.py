@@ -188,7 +188,7 @@ def test_plot_reads_the_tables_and_not_the_cells(tmp_path: Path) -> None:
 def test_files_hold_true_type_fonts_and_no_clock_or_version() -> None:
     frame = curves()
     band = statistics.learning_curves(frame, settings())
-    draw = lambda: figures.learning_curves(frame, band, captions("gmz"))  # noqa: E731
+    draw = lambda: figures.learning_curves(frame, band, captions("gmz"))
     low, high = figures.rendered(draw, 50), figures.rendered(draw, 100)
     pdf, png = low["pdf"], low["png"]
     assert b"/CIDFontType2" in pdf

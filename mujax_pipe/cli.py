@@ -1,0 +1,233 @@
+"""The command line: each command parses, then hands over to a plain function.
+
+JAX, pandas and DVC are imported inside the commands that need them, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from mujax_pipe.config import CONFIGS
+from mujax_pipe.errors import RunError, UserError
+from mujax_pipe.layout import MAX_SEED
+from mujax_pipe.options import Chosen, whole_number, with_settings
+from mujax_pipe.run_config import CheckpointingConfig
+from mujax_pipe.settings import check_value
+
+_STOPPED = 130  # what a shell reports for Ctrl-C
+
+app = typer.Typer(
+    name="mujax-pipe",
+    help="Train Gumbel and Stochastic MuZero on Gymnasium, one run or a whole grid.",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+train_app = typer.Typer(help="Train one run outside any grid, into checkpoints/.")
+cell_app = typer.Typer(help="Train or evaluate one cell of the grid in params.yaml.")
+app.add_typer(train_app, name="train")
+app.add_typer(cell_app, name="cell")
+
+Algo = Annotated[str, typer.Argument(metavar="ALGO", help="Algorithm, as in grid.algo.")]
+Env = Annotated[str, typer.Argument(metavar="ENV", help="Environment, as in grid.env.")]
+Seed = Annotated[
+    int,
+    typer.Argument(metavar="SEED", help="Seed, such as those in grid.seed.", parser=whole_number),
+]
+Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cells.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits: 0; 1 for a failed run; 2 for bad input; 130 if stopped."""
+    try:
+        arguments = sys.argv[1:] if arguments is None else list(arguments)
+        code = app(arguments, prog_name="mujax-pipe", standalone_mode=False)
+    except UserError as error:
+        code = _complain(str(error), 2)
+    except RunError as error:
+        code = _complain(str(error), 1)
+    except TyperException as error:
+        code = _complain(f"{_sentence(error)} (see mujax-pipe --help)", error.exit_code)
+    except (Abort, KeyboardInterrupt):
+        code = _STOPPED
+    except OSError as error:
+        code = _file_trouble(error)
+    if code == _STOPPED:
+        _complain("stopped", code)
+    sys.exit(code)
+
+
+def _file_trouble(error: OSError) -> int:
+    """Reports a file that cannot be read or written; anything else keeps its traceback."""
+    if error.errno == errno.EPIPE:
+        # The reader of a pipe has left, as in `mujax-pipe summary | head -1`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        raise error
+    where = error.filename or "a file in this folder"
+    return _complain(
+        f"{where}: {error.strerror}; check the path, its permissions and free space", 2
+    )
+
+
+def _sentence(error: TyperException) -> str:
+    return error.format_message().rstrip(".")
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo(f"mujax-pipe: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"mujax-pipe {version('mujax-pipe')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def _directory(algo: str, env: str, seed: str) -> str:
+    name = env.replace("/", "-").replace(":", "-")
+    return f"{CheckpointingConfig().directory}/{algo}-{name}-seed-{seed}"
+
+
+def _prepare() -> None:
+    """Settles threads and numerics; must come before JAX is imported."""
+    from mujax_pipe import runtime
+
+    runtime.prepare()
+
+
+def _train(
+    chosen: Chosen,
+    *,
+    env: Annotated[str, typer.Option("--env", help="Gymnasium id, such as CartPole-v1.")],
+    wrapper: Annotated[
+        list[str] | None,
+        typer.Option("--wrapper", help="Wrapper, such as flatten; repeat it, innermost first."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed.", parser=whole_number)
+    ] = 0,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", help="Folder.", show_default=_directory("ALGO", "ENV", "SEED")),
+    ] = None,
+) -> None:
+    check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
+    _prepare()
+    from mujax_pipe.training import adhoc
+
+    adhoc.train(
+        algo=chosen.algo,
+        config=chosen.config,
+        evaluation=chosen.evaluation,
+        env_id=env,
+        wrappers=tuple(wrapper or ()),
+        seed=seed,
+        directory=directory or Path(_directory(chosen.algo, env, str(seed))),
+    )
+
+
+for _algo in CONFIGS:
+    train_app.command(_algo, help=CONFIGS[_algo].__doc__)(with_settings(_train, _algo))
+
+
+@cell_app.command("train")
+def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
+    """Train a cell and keep its best checkpoint."""
+    from mujax_pipe import fingerprint
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    fingerprint.check()
+    _prepare()
+    from mujax_pipe.training import cells
+
+    cells.train_cell(params, cell, Path())
+
+
+@cell_app.command("evaluate")
+def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
+    """Play the best checkpoint of a cell on seeds that training never used."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    _prepare()
+    from mujax_pipe.training import cells
+
+    cells.evaluate_cell(params, cell, Path())
+
+
+@app.command()
+def aggregate(grid: Grid = "all") -> None:
+    """Gather finished cells into tables and summary.json."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.aggregate(load_params(), grid, Path())
+
+
+@app.command()
+def plot(grid: Grid = "all") -> None:
+    """Draw the figures from the tables."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.plot(load_params(), grid, Path())
+
+
+@app.command()
+def summary(grid: Grid = "all") -> None:
+    """Print the final scores, where the figures lie, and how results compare with git's."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.print_summary(load_params(), grid, Path())
+
+
+@app.command()
+def record(grid: Grid = "all") -> None:
+    """Record in DVC what another engine made, so that `dvc repro` finds it done."""
+    from mujax_pipe import record
+    from mujax_pipe.params import load_params
+
+    record.record(load_params(), grid, Path())
+
+
+@app.command()
+def fingerprint(
+    write: Annotated[bool, typer.Option("--write", help="Bring it up to date.")] = False,
+) -> None:
+    """Check fingerprint.json, on which every cell depends."""
+    from mujax_pipe import fingerprint
+
+    if not write:
+        fingerprint.check()
+    elif fingerprint.write():
+        typer.echo("fingerprint.json changed: every cell will be trained again.")
+    else:
+        typer.echo("fingerprint.json is up to date.")

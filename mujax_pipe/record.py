@@ -1,0 +1,75 @@
+"""Records a finished grid in DVC, as if `dvc repro` had run it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mujax_pipe import fingerprint
+from mujax_pipe.errors import UserError
+from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.params import Params
+
+
+def record(params: Params, grid: str, root: Path = Path()) -> None:
+    """Writes exactly the stages of a grid to dvc.lock, and their checkpoints to DVC's cache.
+
+    Apart from the settings of each cell it believes what lies on disk: run it right after the
+    engine that made it.
+
+    Raises:
+      UserError: an output is missing, a cell was trained with other settings than params.yaml has,
+        fingerprint.json is stale, or DVC refuses.
+    """
+    missing = [path for path in _outputs(params, grid, root) if not path.exists()]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise UserError(
+            f"{missing[0]}{more} is missing, so nothing was recorded: finish the grid first with "
+            f"`snakemake --cores all {grid}`"
+        )
+    fingerprint.check(root)
+    for cell in params.cells(grid):
+        _check_settings(params, cell, CellFiles(cell, root).train)
+    command = [sys.executable, "-m", "dvc", "commit", "--quiet", "--force", "--no-relink"]
+    done = subprocess.run(
+        [*command, *stages(params, grid)], cwd=root, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UserError(f"dvc commit failed: {reason[0] if reason else 'it gave no reason'}")
+
+
+def stages(params: Params, grid: str) -> list[str]:
+    """Returns the DVC stages of a grid, in the order of the work."""
+    cells = [f"{cell.algo}-{cell.env}-{cell.seed}" for cell in params.cells(grid)]
+    verbs = [f"{verb}@{cell}" for verb in ("train", "evaluate") for cell in cells]
+    suffix = "" if grid == "all" else f"-{grid}"
+    return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
+
+
+def _check_settings(params: Params, cell: Cell, path: Path) -> None:
+    """Checks that a cell on disk was trained with the settings that params.yaml asks for now."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["config"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is no record of a training: train the cell again") from None
+    wanted = json.loads(json.dumps(dataclasses.asdict(params.config(cell))))
+    for name in sorted({*found, *wanted}):
+        if found.get(name) != wanted.get(name):
+            raise UserError(
+                f"{path}: {name} is {found.get(name)}, but {params.source} asks for "
+                f"{wanted.get(name)}, so nothing was recorded: run the engine again first"
+            )
+
+
+def _outputs(params: Params, grid: str, root: Path) -> Iterator[Path]:
+    for cell in params.cells(grid):
+        files = CellFiles(cell, root)
+        yield from (*files.trained, *files.evaluated)
+    analysis = AnalysisFiles(grid, root)
+    yield from (analysis.summary, *analysis.tables, *analysis.figures)

@@ -1,0 +1,157 @@
+"""The sections of `params.yaml`: frozen records, and the checks that build one. No JAX here."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from mujax_pipe.errors import UserError
+from mujax_pipe.layout import MAX_SEED
+from mujax_pipe.settings import check_value, setting, setting_fields, setting_types, suggestion
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_REQUIRED = dataclasses.MISSING
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Every combination of these is one cell."""
+
+    algo: tuple[str, ...] = setting(_REQUIRED, "Algorithms.")
+    env: tuple[str, ...] = setting(_REQUIRED, "Names of environments.")
+    seed: tuple[int, ...] = setting(_REQUIRED, "Seeds.", low=0, high=MAX_SEED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """Shared by every training run."""
+
+    evaluations: int = setting(_REQUIRED, "Evaluations during a run.", low=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a cell's environment name stands for, and how long it is trained on."""
+
+    id: str = setting(_REQUIRED, "Gymnasium id.")
+    wrappers: tuple[str, ...] = setting(_REQUIRED, "Wrappers, innermost first.")
+    num_env_steps: int = setting(_REQUIRED, "Environment steps of a run.", low=1)
+    selection_episodes: int = setting(
+        _REQUIRED, "Episodes of each evaluation that picks the best checkpoint.", low=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Final evaluation of the best checkpoint."""
+
+    episodes: int = setting(_REQUIRED, "Episodes.", low=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """How cells are summarised."""
+
+    confidence: float = setting(_REQUIRED, "Coverage of intervals.", low=0.01, high=0.9999)
+    bootstrap_samples: int = setting(_REQUIRED, "Bootstrap resamples.", low=1, high=1_000_000)
+    bootstrap_seed: int = setting(_REQUIRED, "Bootstrap seed.", low=0, high=MAX_SEED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figures:
+    """How figures look."""
+
+    dpi: int = setting(_REQUIRED, "Dots an inch of PNG files.", low=30, high=2400)
+    algorithm_names: Mapping[str, str] = setting(_REQUIRED, "Names in legends.")
+
+
+def grid(values: Any, where: str) -> Grid:
+    """Builds a grid of distinct entries whose names can stand in paths and DVC stage names."""
+    grid = section(Grid, values, where)
+    for field in setting_fields(Grid):
+        entries = getattr(grid, field)
+        for entry in entries:
+            if entries.count(entry) > 1:
+                raise UserError(f"{where}.{field} has {entry!r} twice: remove one of the two")
+            if isinstance(entry, str):
+                _check_name(entry, f"{where}.{field} has {entry!r}")
+    return grid
+
+
+def _check_name(name: str, subject: str) -> None:
+    if "-" in name:
+        raise UserError(
+            f"{subject}: a dash is not allowed, as DVC joins the names of a cell by dashes; "
+            f"write {name.lower().replace('-', '_')!r}"
+        )
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"{subject}: allowed are lower-case letters, digits and _, beginning with a letter"
+        )
+
+
+def named(cls: type[T], values: Any, where: str) -> Mapping[str, T]:
+    """Builds one record for each named entry of a section."""
+    result = {}
+    for name, entry in mapping(values, where).items():
+        _check_name(name, f"{where} has {name!r}")
+        result[name] = section(cls, entry, f"{where}.{name}")
+    return types.MappingProxyType(result)
+
+
+def section(cls: type[T], values: Any, where: str) -> T:
+    """Builds a record from a section that must hold exactly its fields, each in range."""
+    fields, kinds = setting_fields(cls), setting_types(cls)
+    known_keys(mapping(values, where), tuple(fields), f"{where}.", required=True)
+    read = {
+        name: _value(f"{where}.{name}", values[name], kinds[name], field.metadata)
+        for name, field in fields.items()
+    }
+    return cls(**read)
+
+
+def _value(where: str, value: Any, kind: Any, metadata: Any) -> Any:
+    """Checks one value; lists become tuples, mappings read-only ones, and whole numbers floats."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise UserError(f"{where} is {value!r}: allowed is a list, such as [a, b]")
+        if not value and not where.endswith(".wrappers"):
+            raise UserError(f"{where} is an empty list: name at least one entry")
+        return tuple(
+            _value(f"{where}[{i}]", v, arguments[0], metadata) for i, v in enumerate(value)
+        )
+    if origin is Mapping:
+        entries = mapping(value, where).items()
+        return types.MappingProxyType(
+            {k: _value(f"{where}.{k}", v, arguments[1], metadata) for k, v in entries}
+        )
+    if kind is float and type(value) is int:
+        value = float(value)
+    check_value(where, value, kind, metadata)
+    return value
+
+
+def mapping(value: Any, where: str) -> dict[str, Any]:
+    """Returns `value`, or raises `UserError` unless it is a mapping."""
+    if not isinstance(value, dict):
+        raise UserError(f"{where} is {value!r}: allowed is a mapping of keys to values")
+    return value
+
+
+def known_keys(
+    values: Mapping[str, Any], known: tuple[str, ...], where: str, *, required: bool = False
+) -> None:
+    """Checks that a section has no other keys than the known ones and, if required, all of them."""
+    for key in values:
+        if key not in known:
+            raise UserError(f"{where}{key}: unknown key{suggestion(key, known)}")
+    for key in known:
+        if required and key not in values:
+            raise UserError(f"{where}{key} is missing: add it")

@@ -1,0 +1,55 @@
+"""A copy of the pipeline to run: its description, but not its results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+class Project:
+    """A folder with the pipeline's description in it, in which commands can be run."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        for name in ("params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "constraints.txt"):
+            shutil.copy(ROOT / name, root / name)
+        shutil.copytree(ROOT / "workflow", root / "workflow")
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "mujax_pipe", root / "mujax_pipe", ignore=ignored)
+        (root / ".dvc").mkdir()
+        for name in ("config", ".gitignore"):
+            shutil.copy(ROOT / ".dvc" / name, root / ".dvc" / name)
+        self.run("git", "init", "--quiet")
+        self.run("mujax-pipe", "fingerprint", "--write")
+
+    def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs a command in the folder with this environment's programs first."""
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            # The source in this folder is what runs, and its fingerprint what counts.
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(self.root), os.environ.get("PYTHONPATH")))
+            ),
+            "COLUMNS": "200",
+        }
+        done = subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        )
+        if check:
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done
+
+
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
+    """Makes a fresh copy of the pipeline."""
+    return lambda: Project(tmp_path_factory.mktemp("project"))

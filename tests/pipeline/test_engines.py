@@ -1,0 +1,193 @@
+"""A real miniature grid through both engines: same bytes, and each finds the other's work done."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Two cells, of which one is the demo; a few learner steps each.
+PARAMS = """\
+grid: {algo: [gmz], env: [cartpole], seed: [0, 1]}
+demo: {algo: [gmz], env: [cartpole], seed: [0]}
+run: {evaluations: 2}
+algorithms:
+  gmz: {size: XS, batch_size: 8, num_envs: 2, num_simulations: 2, min_replay_size: 50}
+environments:
+  cartpole: {id: CartPole-v1, wrappers: [], num_env_steps: 200, selection_episodes: 2}
+overrides:
+  gmz: {cartpole: {}}
+evaluation:
+  cartpole: {episodes: 4}
+analysis: {confidence: 0.95, bootstrap_samples: 20, bootstrap_seed: 0}
+figures: {dpi: 40, algorithm_names: {gmz: Gumbel MuZero}}
+"""
+
+
+def shrink(project: Any) -> Any:
+    """Gives a copy of the pipeline the miniature grid, also in dvc.yaml's list of the demo."""
+    (project.root / "params.yaml").write_text(PARAMS)
+    path = project.root / "dvc.yaml"
+    kept = [
+        line
+        for line in path.read_text().splitlines(keepends=True)
+        if not re.search(r"seed-\d/", line) or "gmz/cartpole/seed-0/" in line
+    ]
+    path.write_text("".join(kept))
+    return project
+
+
+def tracked(root: Path) -> dict[str, bytes]:
+    """Returns what the engines track, by path; Snakemake's mark in a folder is no part of it."""
+    files = (path for path in (root / "results").rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in files
+        if path.name != ".snakemake_timestamp"
+    }
+
+
+def snakemake(project: Any, *arguments: str) -> str:
+    """Runs Snakemake and returns what it prints."""
+    done = project.run("snakemake", "--cores", "2", *arguments)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Lets the cells share what XLA compiled: seconds instead of a minute, and the same bits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield
+
+
+@pytest.fixture(scope="module")
+def by_snakemake(new_project: Callable[[], Any]) -> Any:
+    project = shrink(new_project())
+    snakemake(project, "demo")
+    project.run("mujax-pipe", "record", "--grid", "demo")
+    return project
+
+
+@pytest.fixture(scope="module")
+def by_dvc(new_project: Callable[[], Any]) -> Any:
+    project = shrink(new_project())
+    project.run("dvc", "repro", "plot-demo")
+    return project
+
+
+def test_the_demo_is_its_own_cells_and_no_more(by_snakemake: Any) -> None:
+    found = tracked(by_snakemake.root)
+    assert {Path(path).parts[4] for path in found if path.startswith("results/cells")} == {"seed-0"}
+    assert "results/demo/figures/learning_curves.pdf" in found
+    assert "results/cells/gmz/cartpole/seed-0/evaluation.json" in found
+
+
+def test_dvc_finds_recorded_work_done(by_snakemake: Any) -> None:
+    before = tracked(by_snakemake.root)
+    printed = by_snakemake.run("dvc", "repro", "plot-demo").stdout
+    assert "Running stage" not in printed
+    assert printed.count("didn't change, skipping") == 4
+    status = by_snakemake.run("dvc", "status", "--with-deps", "plot-demo").stdout
+    assert "up to date" in status
+    assert tracked(by_snakemake.root) == before
+    assert list((by_snakemake.root / "results").rglob(".gitignore")) == []
+
+
+def test_both_engines_give_the_same_bytes(by_snakemake: Any, by_dvc: Any) -> None:
+    ours, theirs = tracked(by_snakemake.root), tracked(by_dvc.root)
+    assert sorted(ours) == sorted(theirs)
+    assert [path for path in ours if ours[path] != theirs[path]] == []
+    locks = [(project.root / "dvc.lock").read_text() for project in (by_snakemake, by_dvc)]
+    assert locks[0] == locks[1]
+
+
+def test_snakemake_finds_dvcs_work_done(by_dvc: Any) -> None:
+    snakemake(by_dvc, "--touch", "demo")
+    assert "Nothing to be done" in snakemake(by_dvc, "-n", "demo")
+    assert "up to date" in by_dvc.run("dvc", "status", "--with-deps", "plot-demo").stdout
+
+
+def test_checkpoints_come_back_from_the_cache(by_dvc: Any) -> None:
+    best = by_dvc.root / "results/cells/gmz/cartpole/seed-0/best"
+    before = tracked(by_dvc.root)
+    shutil.rmtree(best)
+    by_dvc.run("dvc", "checkout", "train@gmz-cartpole-0")
+    assert tracked(by_dvc.root) == before
+
+
+def test_a_changed_parameter_runs_what_read_it(by_snakemake: Any) -> None:
+    path = by_snakemake.root / "params.yaml"
+    try:
+        for old, new, rules in (
+            ("dpi: 40", "dpi: 41", ["plot_demo"]),
+            ("confidence: 0.95", "confidence: 0.9", ["aggregate_demo", "plot_demo"]),
+            ("episodes: 4}", "episodes: 5}", ["evaluate", "aggregate_demo", "plot_demo"]),
+            ("size: XS", "size: S", ["train", "evaluate", "aggregate_demo", "plot_demo"]),
+        ):
+            path.write_text(PARAMS.replace(old, new))
+            printed = snakemake(by_snakemake, "-n", "demo")
+            assert sorted(re.findall(r"^rule (\w+):", printed, re.M)) == sorted([*rules, "demo"])
+            status = by_snakemake.run("dvc", "status", "--with-deps", "plot-demo").stdout
+            stages = {
+                line.split("@")[0].rstrip(":") for line in re.findall(r"^\S+:$", status, re.M)
+            }
+            # DVC names the stages that read the key; what follows from them it finds when it runs.
+            assert {rules[0].replace("_", "-")} <= stages <= {r.replace("_", "-") for r in rules}
+    finally:
+        path.write_text(PARAMS)
+        os.utime(path, (0, 0))
+
+
+def test_all_finds_the_demos_cells_done(by_snakemake: Any) -> None:
+    printed = snakemake(by_snakemake, "all")
+    assert "cell train gmz cartpole 1" in printed
+    assert "cell train gmz cartpole 0" not in printed
+    by_snakemake.run("mujax-pipe", "record")
+    assert "Data and pipelines are up to date." in by_snakemake.run("dvc", "status").stdout
+    assert "cartpole.gmz" in by_snakemake.run("dvc", "metrics", "show").stdout
+
+
+def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
+    before = (by_dvc.root / "dvc.lock").read_bytes()
+    done = by_dvc.run("mujax-pipe", "record", check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "results/cells/gmz/cartpole/seed-1/best (and " in done.stderr
+    assert (by_dvc.root / "dvc.lock").read_bytes() == before
+
+
+def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
+    path = by_dvc.root / "params.yaml"
+    before = (by_dvc.root / "dvc.lock").read_bytes()
+    path.write_text(PARAMS.replace("batch_size: 8", "batch_size: 4"))
+    try:
+        done = by_dvc.run("mujax-pipe", "record", "--grid", "demo", check=False)
+    finally:
+        path.write_text(PARAMS)
+    assert done.returncode == 2
+    assert "seed-0/train.json: batch_size is 8, but params.yaml asks for 4" in done.stderr
+    assert (by_dvc.root / "dvc.lock").read_bytes() == before
+
+
+def test_a_stale_fingerprint_stops_both_engines(by_dvc: Any) -> None:
+    path = by_dvc.root / "mujax_pipe/agents/returns.py"
+    text = path.read_text()
+    path.write_text(text + "\nEXTRA = 1\n")
+    try:
+        for command in (
+            ("snakemake", "--cores", "1", "results/cells/gmz/cartpole/seed-1/train.json"),
+            ("dvc", "repro", "train@gmz-cartpole-1"),
+        ):
+            done = by_dvc.run(*command, check=False)
+            assert done.returncode != 0
+            assert "mujax-pipe fingerprint --write" in done.stdout + done.stderr
+        assert not (by_dvc.root / "results/cells/gmz/cartpole/seed-1").exists()
+    finally:
+        path.write_text(text)

@@ -1,0 +1,72 @@
+# Cheap, so these also run again when the code of the analysis changes.
+ANALYSIS = sorted(layout.ANALYSIS_SOURCE.glob("*.py"))
+
+
+rule aggregate:
+    input:
+        ANALYSIS,
+        [path for cell in PARAMS.cells("all") for path in CellFiles(cell).analysed],
+    output:
+        ALL.summary,
+        ALL.tables,
+    log:
+        ALL.log("aggregate"),
+    conda:
+        "../envs/mujax-pipe.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        grid="all",
+        settings=PARAMS.analysis_settings("all"),
+    shell:
+        "mujax-pipe aggregate --grid {params.grid} > {log} 2>&1"
+
+
+rule plot:
+    input:
+        ANALYSIS,
+        ALL.curves,
+        ALL.scores,
+    output:
+        ALL.figures,
+    log:
+        ALL.log("plot"),
+    conda:
+        "../envs/mujax-pipe.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        grid="all",
+        settings=PARAMS.figure_settings("all"),
+    shell:
+        "mujax-pipe plot --grid {params.grid} > {log} 2>&1"
+
+
+use rule aggregate as aggregate_demo with:
+    input:
+        ANALYSIS,
+        [path for cell in PARAMS.cells("demo") for path in CellFiles(cell).analysed],
+    output:
+        DEMO.summary,
+        DEMO.tables,
+    log:
+        DEMO.log("aggregate"),
+    params:
+        grid="demo",
+        settings=PARAMS.analysis_settings("demo"),
+
+
+use rule plot as plot_demo with:
+    input:
+        ANALYSIS,
+        DEMO.curves,
+        DEMO.scores,
+    output:
+        DEMO.figures,
+    log:
+        DEMO.log("plot"),
+    params:
+        grid="demo",
+        settings=PARAMS.figure_settings("demo"),

@@ -1,0 +1,20 @@
+rule train:
+    input:
+        layout.FINGERPRINT,
+    output:
+        directory(CELL.best),
+        CELL.curve,
+        CELL.train,
+    log:
+        CELL.log("train"),
+    conda:
+        "../envs/mujax-pipe.yaml"
+    threads: 1
+    resources:
+        mem_mb=2500,
+    params:
+        settings=lambda cell: PARAMS.train_settings(
+            PARAMS.cell(cell.algo, cell.env, int(cell.seed))
+        ),
+    shell:
+        "mujax-pipe cell train {wildcards.algo} {wildcards.env} {wildcards.seed} > {log} 2>&1"
