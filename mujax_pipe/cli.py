@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from mujax_pipe.config import CONFIGS
-from mujax_pipe.errors import RunError, UserError
+from mujax_pipe.errors import RunError, StoppedError, UserError
 from mujax_pipe.layout import MAX_SEED
 from mujax_pipe.options import Chosen, whole_number, with_settings
 from mujax_pipe.run_config import CheckpointingConfig
@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain(str(error), 2)
     except RunError as error:
         code = _complain(str(error), 1)
+    except StoppedError as error:
+        code = _complain(str(error), 128 + error.signal)
     except TyperException as error:
         code = _complain(f"{_sentence(error)} (see mujax-pipe --help)", error.exit_code)
     except (Abort, KeyboardInterrupt):

@@ -157,6 +157,9 @@ class MuZeroConfig:
     num_envs: int = setting(
         16, "Environments that act side by side (B).", low=1, high=65536, panel="Acting and replay"
     )
+    num_actors: int = setting(
+        1, "Threads that act, each in its share of num_envs.", low=1, panel="Acting and replay"
+    )
     chunk_steps: int = setting(
         8,
         "Steps each environment takes before the learner's turn.",
@@ -184,6 +187,17 @@ class MuZeroConfig:
                 f"max_replay_size is {self.max_replay_size}, too small for {self.num_envs} "
                 f"environments of one window (unroll_steps + bootstrap_steps + 1 = {window} "
                 f"transitions) each: allowed are {self.num_envs * window} and more"
+            )
+        if self.num_envs % self.num_actors:
+            raise UserError(
+                f"num_actors is {self.num_actors}, which does not divide num_envs "
+                f"({self.num_envs}): each actor takes the same share"
+            )
+        if self.chunk_steps > self.max_replay_size // self.num_envs:
+            raise UserError(
+                f"chunk_steps is {self.chunk_steps}, more than replay keeps of an environment: "
+                f"allowed are at most {self.max_replay_size // self.num_envs} (max_replay_size / "
+                "num_envs)"
             )
         if self.min_replay_size > self.max_replay_size:
             raise UserError(

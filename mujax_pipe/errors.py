@@ -20,3 +20,15 @@ class RunError(Exception):
 
     The message says where, what was found, and from what the run can go on.
     """
+
+
+class StoppedError(Exception):
+    """A signal asked a run to stop; it saved what it needs to go on.
+
+    Attributes:
+      signal: its number; the exit code is 128 + signal, as shells have it.
+    """
+
+    def __init__(self, message: str, signal: int):
+        super().__init__(message)
+        self.signal = signal

@@ -64,6 +64,20 @@ def compute(root: Path = Path(), package: Path = _PACKAGE) -> dict[str, Any]:
     return {"scheme": _SCHEME, "modules": modules, "versions": _pinned(root)}
 
 
+def source_digest(package: Path = _PACKAGE) -> str:
+    """Returns one digest of the source that can change a result, and of the installed libraries.
+
+    It tells runs apart where there is no fingerprint.json: outside a source tree.
+    """
+    parts = [_digest(path) for path in _reachable(package)]
+    for name in _NUMERICS:
+        try:
+            parts.append(f"{name}=={importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def check(root: Path = Path(), package: Path = _PACKAGE) -> None:
     """Checks that fingerprint.json in `root` is that of the running source and its libraries.
 

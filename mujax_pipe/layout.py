@@ -51,6 +51,11 @@ class RunFiles:
         return self.directory / "best"
 
     @property
+    def latest(self) -> Path:
+        """Everything an unfinished run needs to go on."""
+        return self.directory / "latest"
+
+    @property
     def curve(self) -> Path:
         """One row an evaluation: learner step, environment steps, score."""
         return self.directory / "curve.csv"
@@ -120,6 +125,11 @@ class CellFiles:
     def log(self, verb: str) -> Path:
         """What the job `verb` prints: never tracked."""
         return self.logs / f"{verb}.log"
+
+    @property
+    def latest(self) -> Path:
+        """Everything an unfinished cell needs to go on: no engine may delete it."""
+        return self.logs / "latest"
 
     @property
     def machine(self) -> Path:

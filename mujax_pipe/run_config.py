@@ -46,9 +46,21 @@ class EvaluationConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointingConfig:
-    """Where `best/` goes."""
+    """Where `best/` and `latest/` go, and when `latest/` is written."""
 
-    directory: str = setting("checkpoints", "Folder of the checkpoints.", panel="Checkpoints")
+    directory: str = setting("checkpoints", "Folder of best/ and latest/.", panel="Checkpoints")
+    every_sec: float = setting(
+        300.0,
+        "Seconds between writes of latest/ (0: only at the end or when stopped).",
+        low=0.0,
+        panel="Checkpoints",
+    )
+    resume: bool = setting(
+        True, "Go on from latest/ where a run of the same settings left it.", panel="Checkpoints"
+    )
+    upload_to_wandb: bool = setting(
+        False, "Upload each new best to the active W&B run.", panel="Checkpoints"
+    )
 
     def __post_init__(self) -> None:
         validate(self)

@@ -119,7 +119,7 @@ def weighted_cross_entropy(logits: Array, probs: Array, mask: Array, weights: Ar
       weights: [T].
     """
     cross_entropy = optax.losses.softmax_cross_entropy(logits, probs)
-    return jnp.mean(jnp.sum(weights * mask * cross_entropy, axis=-1))
+    return jnp.mean(jnp.sum(weights[None] * mask * cross_entropy, axis=-1))
 
 
 def policy_metrics(logits: Array, targets: Targets) -> Metrics:

@@ -109,7 +109,7 @@ class SMZ(muzero.Algorithm):
         }
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
         distance = jnp.sum(jnp.square(encoded - code), axis=-1)
-        losses["commitment"] = jnp.mean(jnp.sum(weights[1:] * real * distance, axis=-1))
+        losses["commitment"] = jnp.mean(jnp.sum(weights[None, 1:] * real * distance, axis=-1))
         loss = sum(getattr(config, f"{name}_weight") * value for name, value in losses.items())
         metrics = {
             "loss": jnp.asarray(loss),

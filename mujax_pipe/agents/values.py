@@ -32,8 +32,9 @@ def scalar_to_probs(scalar: Array, num_bins: int, limit: float) -> Array:
       Probabilities, [..., D].
     """
     width = _bin_width(num_bins, limit)
-    edges = jnp.linspace(-limit - width / 2, limit + width / 2, num_bins + 1)
     y = jnp.clip(rlax.signed_logp1(scalar), -limit, limit)[..., None]
+    edges = jnp.linspace(-limit - width / 2, limit + width / 2, num_bins + 1)
+    edges = jnp.expand_dims(edges, tuple(range(y.ndim - 1)))
     # Half the error function is the normal's distribution function, up to a constant.
     cdf = jax.scipy.special.erf((edges - y) / (jnp.sqrt(2.0) * _SIGMA_IN_BINS * width))
     return jnp.diff(cdf, axis=-1) / (cdf[..., -1:] - cdf[..., :1])
@@ -41,7 +42,13 @@ def scalar_to_probs(scalar: Array, num_bins: int, limit: float) -> Array:
 
 def probs_to_scalar(probs: Array, limit: float) -> Array:
     """Returns the mean of each distribution, [..., D] -> [...]; inverts `scalar_to_probs`."""
-    return jnp.sum(probs * _bin_values(probs.shape[-1], limit), axis=-1)
+    num_bins = probs.shape[-1]
+    half = num_bins // 2
+    # Bins mirror each other: by their differences a symmetric distribution means exactly 0, however
+    # large the outermost bins are.
+    difference = probs[..., num_bins - half :] - probs[..., :half][..., ::-1]
+    values = _bin_values(num_bins, limit)[num_bins - half :]
+    return jnp.matmul(difference, values, precision=jax.lax.Precision.HIGHEST)
 
 
 def logits_to_scalar(logits: Array, limit: float) -> Array:

@@ -1,17 +1,22 @@
-"""The actor: searches in every environment, one step at a time, and records a chunk for replay."""
+"""Actors: search in every environment, one step at a time, and record a chunk for replay."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from mujax_pipe.agents.muzero import Algorithm
-from mujax_pipe.agents.types import Params, SearchOutput, Transition
+from mujax_pipe.agents.types import Array, Params, SearchOutput, Transition
 from mujax_pipe.errors import RunError
-from mujax_pipe.training.envs import EnvironmentBatch, Step
+from mujax_pipe.training.envs import Step
 from mujax_pipe.training.keys import Purpose, key_for
+from mujax_pipe.training.observers import EnvLoopObserver
+from mujax_pipe.training.vector_envs import Batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,26 +27,55 @@ class Episode:
     length: int
 
 
-class Actor:
-    """Acts with exploration in B environments; a draw depends on the seed and the step alone."""
+class ActingPrograms:
+    """The compiled search and value that all actors of a run share."""
 
-    def __init__(self, algorithm: Algorithm, environments: EnvironmentBatch, seed: int):
+    def __init__(self, algorithm: Algorithm, seed: int):
+        def search(
+            params: Params,
+            step: Array,
+            observation: Array,
+            invalid_actions: Array,
+            actor: Array,
+            counter: Array,
+        ) -> SearchOutput:
+            key = jax.random.fold_in(key_for(seed, Purpose.ACT), actor)
+            key = jax.random.fold_in(key, counter)
+            return algorithm.search(params, key, observation, invalid_actions, step, explore=True)
+
+        self.search = jax.jit(search)
+        self.value = jax.jit(algorithm.value)
+
+
+class Actor:
+    """Acts with exploration in a batch of environments; a draw depends on seed and step alone.
+
+    Args:
+      programs: shared by the actors of a run.
+      environments: its own.
+      index: which actor it is.
+      observed: keep what was seen, for observers.
+    """
+
+    def __init__(
+        self,
+        programs: ActingPrograms,
+        environments: Batch,
+        *,
+        index: int = 0,
+        observed: bool = False,
+    ):
+        self._programs = programs
         self._environments = environments
+        self._index = np.int32(index)
+        self._observed = observed
+        self.seen: list[dict[str, Any]] = []
         self._steps_taken = 0
         self._observation, self._invalid = environments.reset()
         self._returns = np.zeros(len(environments))
         self._lengths = np.zeros(len(environments), np.int64)
 
-        def search(params, step, observation, invalid, counter):  # type: ignore[no-untyped-def]
-            key = jax.random.fold_in(key_for(seed, Purpose.ACT), counter)
-            return algorithm.search(params, key, observation, invalid, step, explore=True)
-
-        self._search = jax.jit(search)
-        self._value = jax.jit(algorithm.value)
-
-    def act(
-        self, params: Params, step: jax.Array, num_steps: int
-    ) -> tuple[Transition, list[Episode]]:
+    def act(self, params: Params, step: Array, num_steps: int) -> tuple[Transition, list[Episode]]:
         """Takes `num_steps` in each environment.
 
         Args:
@@ -53,17 +87,50 @@ class Actor:
           Transitions with leading axes [B, T], as NumPy arrays, and the episodes that ended.
         """
         rows, episodes = [], []
+        self.seen = []
         for _ in range(num_steps):
-            searched = self._search(
-                params, step, self._observation, self._invalid, np.int32(self._steps_taken)
+            searched = self._programs.search(
+                params,
+                step,
+                self._observation,
+                self._invalid,
+                self._index,
+                np.int32(self._steps_taken),
             )
             action = np.asarray(searched.action)
             answer = self._environments.step(action)
             rows.append(self._transition(params, searched, action, answer))
+            if self._observed:
+                self.seen.append(
+                    {
+                        "observation": self._observation,
+                        "action": action,
+                        "policy_probs": rows[-1].policy_probs,
+                        "answer": answer,
+                    }
+                )
             episodes += self._count(answer)
             self._observation, self._invalid = answer.observation, answer.invalid_actions
             self._steps_taken += 1
         return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *rows), episodes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns all that `restore` needs, as arrays."""
+        return {
+            "environments": self._environments.snapshot(),
+            "steps_taken": np.int64(self._steps_taken),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> bool:
+        """Goes on from a snapshot; returns whether the open episodes could be brought back."""
+        self._observation, self._invalid = self._environments.restore(saved["environments"])
+        self._steps_taken = int(saved["steps_taken"])
+        if self._environments.exact_resume:
+            self._returns = np.array(saved["returns"])
+            self._lengths = np.array(saved["lengths"])
+        return self._environments.exact_resume
 
     def _transition(
         self, params: Params, searched: SearchOutput, action: np.ndarray, answer: Step
@@ -71,7 +138,7 @@ class Actor:
         _require_finite(answer)
         bootstrap_value = np.zeros(len(self._environments), np.float32)
         if answer.truncated.any():
-            value = np.asarray(self._value(params, answer.final_observation))
+            value = np.asarray(self._programs.value(params, answer.final_observation))
             bootstrap_value = np.where(answer.truncated, value, bootstrap_value)
         return Transition(
             observation=self._observation,
@@ -95,6 +162,71 @@ class Actor:
         ]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
+
+
+class Actors:
+    """Actors side by side on threads; they meet after each chunk, so timing cannot matter.
+
+    Rows of a chunk are in the order of the actors. Observers see it when all have met: each step of
+    all environments at once.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        batches: Sequence[Batch],
+        seed: int,
+        observers: Sequence[EnvLoopObserver] = (),
+    ):
+        programs = ActingPrograms(algorithm, seed)
+        self.value = programs.value
+        self._observers = observers
+        self._actors = [
+            Actor(programs, batch, index=index, observed=bool(observers))
+            for index, batch in enumerate(batches)
+        ]
+        self._pool = concurrent.futures.ThreadPoolExecutor(len(batches), "actor")
+
+    def act(self, params: Params, step: Array, num_steps: int) -> tuple[Transition, list[Episode]]:
+        """Takes `num_steps` in each environment; see `Actor.act`."""
+        results = list(
+            self._pool.map(lambda actor: actor.act(params, step, num_steps), self._actors)
+        )
+        for time in range(num_steps if self._observers else 0):
+            seen = _joined([actor.seen[time] for actor in self._actors])
+            for observer in self._observers:
+                observer.observe(**seen)
+        chunks = [chunk for chunk, _ in results]
+        chunk = jax.tree.map(lambda *rows: np.concatenate(rows), *chunks)
+        return chunk, [episode for _, episodes in results for episode in episodes]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns the snapshots of all actors."""
+        return {str(i): actor.snapshot() for i, actor in enumerate(self._actors)}
+
+    def restore(self, saved: dict[str, Any]) -> bool:
+        """Goes on from a snapshot; returns whether every open episode could be brought back."""
+        exact = [actor.restore(saved[str(i)]) for i, actor in enumerate(self._actors)]
+        return all(exact)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown()
+
+
+def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What several actors saw in one step, as if one had."""
+    answers = [one["answer"] for one in seen]
+    arrays = {
+        field.name: np.concatenate([getattr(answer, field.name) for answer in answers])
+        for field in dataclasses.fields(Step)
+        if field.name != "final_info"
+    }
+    answer = Step(final_info=[info for a in answers for info in a.final_info], **arrays)
+    names = ("observation", "action", "policy_probs")
+    return {name: np.concatenate([one[name] for one in seen]) for name in names} | {
+        "answer": answer
+    }
 
 
 def _require_finite(answer: Step) -> None:

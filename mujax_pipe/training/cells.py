@@ -16,12 +16,12 @@ from mujax_pipe.training.evaluation import Evaluator, Played
 from mujax_pipe.training.experiment import (
     ExperimentConfig,
     RunResult,
-    require_writable,
     run_experiment,
 )
-from mujax_pipe.training.files import write_csv, write_json
+from mujax_pipe.training.files import require_writable, write_csv, write_json
 from mujax_pipe.training.inference import load_policy
 from mujax_pipe.training.keys import Episodes
+from mujax_pipe.training.latest import remove_latest
 
 
 def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
@@ -37,11 +37,13 @@ def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
             seed=cell.seed,
             evaluation=params.evaluation_config(cell),
             checkpointing=CheckpointingConfig(directory=str(files.directory)),
+            latest=files.latest,
             title=cell.name,
             environment={"id": environment.id, "wrappers": list(environment.wrappers)},
         )
     )
     write_json(files.machine, machine_record(result))
+    remove_latest(files.latest)
 
 
 def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:

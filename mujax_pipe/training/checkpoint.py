@@ -23,15 +23,13 @@ _METADATA = "metadata.json"
 def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None:
     """Writes parameters and metadata to `directory`, replacing what was there.
 
-    `directory/params` is an Orbax PyTree checkpoint of NumPy arrays: it names no device. Written
-    beside its final name and renamed, so that a crash leaves the old or the new one.
+    `directory/params` is an Orbax PyTree checkpoint. Written beside its final name and renamed, so
+    that a crash leaves the old or the new one.
     """
     partial = directory.with_name(f"{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    tree = _with_text_keys(jax.tree.map(np.asarray, params))
-    _checkpointer().save((partial / _PARAMS).absolute(), tree)
-    _forget_when_and_where(partial / _PARAMS)
+    save_tree(partial / _PARAMS, params)
     write_json(partial / _METADATA, metadata)
     old = directory.with_name(f"{directory.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -39,6 +37,18 @@ def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None
         os.rename(directory, old)
     os.rename(partial, directory)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def save_tree(directory: Path, tree: Any) -> None:
+    """Writes nested dicts of arrays as an Orbax PyTree checkpoint that names no device."""
+    tree = _with_text_keys(jax.tree.map(np.asarray, tree))
+    _checkpointer().save(directory.absolute(), tree)
+    _forget_when_and_where(directory)
+
+
+def load_tree(directory: Path) -> Any:
+    """Returns the nested dicts of arrays of `save_tree`, with text keys."""
+    return _checkpointer().restore(directory.absolute())
 
 
 def load_metadata(directory: Path) -> dict[str, Any]:
@@ -73,23 +83,36 @@ def load_params(directory: Path, like: Params) -> Params:
     if not path.is_dir():
         raise UserError(f"{directory} holds no checkpoint ({_PARAMS}/ is missing): train first")
     try:
-        tree = _checkpointer().restore(path.absolute())
+        tree = load_tree(path)
     except Exception as error:  # Orbax raises many kinds, all meaning a damaged folder.
         raise UserError(f"{path} cannot be restored: {str(error).splitlines()[0]}") from error
-    found, expected = (
-        jax.tree.leaves_with_path(tree),
-        jax.tree.leaves_with_path(_with_text_keys(like)),
-    )
-    for (key, array), (name, shape) in zip(found, expected, strict=False):
-        if key != name or array.shape != shape.shape:
-            raise UserError(
-                f"{path} holds {jax.tree_util.keystr(key)} of shape {array.shape} where the "
-                f"network has {jax.tree_util.keystr(name)} of shape {shape.shape}: it was trained "
-                "with other settings"
-            )
-    if len(found) != len(expected):
-        raise UserError(f"{path} holds {len(found)} arrays, the network {len(expected)}")
-    return jax.tree.unflatten(jax.tree.structure(like), [array for _, array in found])
+    try:
+        return shaped_like(tree, like)
+    except ValueError as error:
+        raise UserError(f"{path} is of another network: {error}; train again") from None
+
+
+def shaped_like(tree: Any, like: Any) -> Any:
+    """Returns nested dicts with text keys under the keys of `like`, whose shapes they must have.
+
+    Raises:
+      ValueError: names the first key or shape that differs.
+    """
+    found = {jax.tree_util.keystr(key): leaf for key, leaf in jax.tree.leaves_with_path(tree)}
+    paths = jax.tree.leaves_with_path(_with_text_keys(like))
+    expected = {jax.tree_util.keystr(key): leaf.shape for key, leaf in paths}
+    for name in sorted(set(found) | set(expected)):
+        if name not in found or name not in expected or found[name].shape != expected[name]:
+            shape = found[name].shape if name in found else "nothing"
+            raise ValueError(f"it holds {shape} for {name} where {expected.get(name)} is expected")
+    return _rekeyed(tree, like)
+
+
+def _rekeyed(tree: Any, like: Any) -> Any:
+    """Puts back keys that are no text; a sort by text would put layer 10 before layer 2."""
+    if not isinstance(like, dict):
+        return tree
+    return {key: _rekeyed(tree[str(key)], value) for key, value in like.items()}
 
 
 def _checkpointer() -> Any:

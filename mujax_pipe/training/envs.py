@@ -6,18 +6,18 @@ import dataclasses
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from mujax_pipe.agents.types import EnvironmentSpec
-from mujax_pipe.errors import UserError, quoted
+from mujax_pipe.errors import RunError, UserError, quoted
 from mujax_pipe.training.wrappers import DiscretiseActions
 
-# Called with a seed; episodes have their own, so most environments can ignore it.
-EnvironmentFactory = Callable[[int], gym.Env]
+# Called with a number; episodes have seeds of their own, so most environments can ignore it.
+EnvironmentFactory = Callable[[int], gym.Env | gym.vector.VectorEnv]
 
 
 def _flatten(env: gym.Env) -> gym.Env:
@@ -39,7 +39,9 @@ WRAPPERS: dict[str, Callable[..., gym.Env]] = {
 }
 
 
-def make_environment(env_id: str, wrappers: Sequence[str] = ()) -> gym.Env:
+def make_environment(
+    env_id: str, wrappers: Sequence[str] = (), *, render_mode: str | None = None
+) -> gym.Env:
     """Makes one environment that the trainer can use.
 
     Args:
@@ -47,6 +49,7 @@ def make_environment(env_id: str, wrappers: Sequence[str] = ()) -> gym.Env:
       wrappers: applied in order: `flatten`, `discretise:5` (values per action dimension),
         `time_limit:200` (steps), or `package.module:Wrapper`, an import path called with the
         environment.
+      render_mode: as Gymnasium has it, such as `rgb_array`.
 
     Raises:
       UserError: an unknown id or wrapper, or spaces that do not fit; names what would mend it.
@@ -56,7 +59,7 @@ def make_environment(env_id: str, wrappers: Sequence[str] = ()) -> gym.Env:
             # An older version of an environment is the user's choice, and named in the results.
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             warnings.filterwarnings("ignore", message=".*out of date.*")
-            env = gym.make(env_id)
+            env = gym.make(env_id, render_mode=render_mode)
     except (gym.error.Error, ModuleNotFoundError, ValueError) as error:
         raise UserError(
             f"environment {env_id!r} cannot be made: {_first_line(error)} Name a "
@@ -114,14 +117,17 @@ class EnvironmentBatch:
       seed_of: (environment index, episode index) -> reset seed.
     """
 
+    exact_resume = True
+
     def __init__(self, factory: EnvironmentFactory, size: int, seed_of: Callable[[int, int], int]):
-        self._envs = [factory(index) for index in range(size)]
+        self._envs: list[Any] = [factory(index) for index in range(size)]
         self._seed_of = seed_of
         self.spec = make_environment_spec(self._envs[0])
         self._start = int(getattr(self._envs[0].action_space, "start", 0))
         self._observation = np.zeros((size, self.spec.observation_dim), np.float32)
         self._invalid = np.zeros((size, self.spec.num_actions), bool)
         self.episode = np.zeros(size, np.int64)
+        self._actions: list[list[int]] = [[] for _ in range(size)]
 
     def __len__(self) -> int:
         return len(self._envs)
@@ -143,6 +149,7 @@ class EnvironmentBatch:
             observation, reward[index], terminal, cut, info = env.step(
                 self._start + int(action[index])
             )
+            self._actions[index].append(int(action[index]))
             terminated[index], truncated[index] = terminal, cut and not terminal
             self._store(index, observation, info)
             if terminal or cut:
@@ -162,6 +169,41 @@ class EnvironmentBatch:
             final_info=[ended[i][1] if i in ended else None for i in range(size)],
         )
 
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Returns what `restore` needs: episode numbers [B], and the actions taken in each.
+
+        Actions of all environments are joined, `num_actions` [B] says how many are whose.
+        """
+        return {
+            "episode": self.episode.copy(),
+            "num_actions": np.array([len(actions) for actions in self._actions], np.int64),
+            "actions": np.array([a for actions in self._actions for a in actions], np.int64),
+            "observation": self._observation.copy(),
+        }
+
+    def restore(self, saved: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Brings back the episodes under way, by seed and actions; returns as `reset` does.
+
+        Raises:
+          RunError: an environment answers differently than before: it is not deterministic.
+        """
+        ends = np.cumsum(saved["num_actions"])
+        for index, end in enumerate(ends):
+            self.episode[index] = saved["episode"][index]
+            self._reset_one(index)
+            for action in saved["actions"][end - saved["num_actions"][index] : end]:
+                observation, _, _, _, info = self._envs[index].step(self._start + int(action))
+                self._store(index, observation, info)
+                self._actions[index].append(int(action))
+            if not np.array_equal(self._observation[index], saved["observation"][index]):
+                raise RunError(
+                    f"environment {index} cannot be resumed: replaying its "
+                    f"{len(self._actions[index])} actions led to {self._observation[index]} where "
+                    f"it was {saved['observation'][index]}; it is not a function of its seed and "
+                    "actions"
+                )
+        return self._observation.copy(), self._invalid.copy()
+
     def close(self) -> None:
         """Closes every environment."""
         for env in self._envs:
@@ -170,11 +212,29 @@ class EnvironmentBatch:
     def _reset_one(self, index: int) -> None:
         seed = self._seed_of(index, int(self.episode[index]))
         observation, info = self._envs[index].reset(seed=seed)
+        self._actions[index].clear()
         self._store(index, observation, info)
 
     def _store(self, index: int, observation: Any, info: dict[str, Any]) -> None:
         self._observation[index] = observation
-        self._invalid[index] = info.get("invalid_actions", False)
+        self._invalid[index] = mask_of(info, self.spec.num_actions, index)
+
+
+def mask_of(info: Mapping[str, Any], num_actions: int, index: int) -> np.ndarray:
+    """Returns the illegal actions [A] that an info names, none if it names none.
+
+    Raises:
+      RunError: a mask of another shape, or one that leaves no action.
+    """
+    mask = np.asarray(info.get("invalid_actions", np.zeros(num_actions, bool))).astype(bool)
+    if mask.shape != (num_actions,):
+        raise RunError(
+            f"environment {index} has info['invalid_actions'] of shape {mask.shape}: allowed is "
+            f"({num_actions},), one entry an action, 1 = illegal"
+        )
+    if mask.all():
+        raise RunError(f"environment {index} says that all {num_actions} actions are illegal")
+    return mask
 
 
 def _wrap(env: gym.Env, name: str) -> gym.Env:

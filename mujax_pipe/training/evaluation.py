@@ -9,10 +9,11 @@ import numpy as np
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, Params
-from mujax_pipe.errors import UserError
+from mujax_pipe.errors import RunError, UserError
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.training.envs import EnvironmentBatch, EnvironmentFactory
+from mujax_pipe.training.envs import EnvironmentFactory
 from mujax_pipe.training.keys import Episodes, Purpose, episode_seed, key_for
+from mujax_pipe.training.vector_envs import make_batch
 
 # Episodes played side by side: wider only pays until the network fills the core.
 _WIDTH = 256
@@ -49,9 +50,9 @@ class Evaluator:
     ):
         self._num_episodes = num_episodes
         self._metric = score_metric
-        width = min(num_episodes, _WIDTH)
-        self._seed_of = lambda index, episode: episode_seed(family, episode * width + index)
-        self._environments = EnvironmentBatch(factory, width, self._seed_of)
+        # A vector environment brings its own width, so seeds are asked for only once it is known.
+        self._family = family
+        self._environments = make_batch(factory, min(num_episodes, _WIDTH), self._seed_of)
         # The search takes a key but, without noise, does not depend on it.
         key = key_for(0, Purpose.EVALUATE)
 
@@ -87,12 +88,22 @@ class Evaluator:
                     remaining -= 1
                 returns[i], lengths[i] = 0.0, 0
         seeds = [self._seed_of(i % width, i // width) for i in range(self._num_episodes)]
+        if not np.isfinite(table["score"]).all():
+            worst = int(np.flatnonzero(~np.isfinite(table["score"]))[0])
+            raise RunError(
+                f"evaluation episode {worst} (reset seed {seeds[worst]}) scored "
+                f"{table['score'][worst]} in {self._metric}: the environment must return finite "
+                "rewards and infos"
+            )
         return Played(
             seed=np.array(seeds, np.int64),
             episode_return=table["return"],
             length=table["length"].astype(np.int64),
             score=table["score"],
         )
+
+    def _seed_of(self, index: int, episode: int) -> int:
+        return episode_seed(self._family, episode * len(self._environments) + index)
 
     def close(self) -> None:
         """Closes the environments."""
@@ -118,6 +129,7 @@ class Selection:
     best_score: float | None = None
     best_step: int = 0
     best_env_steps: int = 0
+    reference: float | None = None
     stale: int = 0
 
     def update(self, score: float, step: int, env_steps: int) -> bool:
@@ -126,8 +138,11 @@ class Selection:
         previous = score if self.smoothed is None else self.smoothed
         self.smoothed = config.ema * previous + (1.0 - config.ema) * score
         best = self.best_score
-        gained = best is None or self.smoothed > best + config.min_delta
-        self.stale = 0 if gained else self.stale + 1
+        # Small gains that add up are a gain: patience measures from the last one that counted.
+        if self.reference is None or self.smoothed > self.reference + config.min_delta:
+            self.reference, self.stale = self.smoothed, 0
+        else:
+            self.stale += 1
         if best is not None and self.smoothed < best:
             return False
         self.best_score, self.best_step, self.best_env_steps = self.smoothed, step, env_steps

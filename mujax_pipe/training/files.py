@@ -6,9 +6,31 @@ import csv
 import io
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from mujax_pipe.errors import UserError
+
+
+def require_writable(directory: Path) -> None:
+    """Raises `UserError` unless files can be made in `directory`; leaves nothing behind."""
+    made: list[Path] = []
+    try:
+        for path in (*reversed(directory.parents), directory):
+            if not path.exists():
+                path.mkdir()
+                made.append(path)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"folder {directory} cannot be written ({error.strerror}): name another one"
+        ) from None
+    finally:
+        for path in reversed(made):
+            path.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -56,11 +56,12 @@ class Policy:
         return (int(action[0]), probs[0], float(value[0])) if single else (action, probs, value)
 
 
-def load_policy(run: str | Path) -> Policy:
+def load_policy(run: str | Path, *, like: Params | None = None) -> Policy:
     """Loads the best checkpoint of a run.
 
     Args:
       run: the folder of a run, or its `best/` folder.
+      like: parameters, or their shapes, that it must have; by default what its settings say.
 
     Raises:
       UserError: no checkpoint there, or one that this version cannot read.
@@ -69,7 +70,8 @@ def load_policy(run: str | Path) -> Policy:
     directory = best if best.is_dir() else Path(run)
     metadata = load_metadata(directory)
     algorithm = _algorithm_of(metadata, directory)
-    like = jax.eval_shape(lambda: algorithm.init(jax.random.key(0)))
+    if like is None:
+        like = jax.eval_shape(lambda: algorithm.init(jax.random.key(0)))
     return Policy(algorithm=algorithm, params=load_params(directory, like), metadata=metadata)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.returns import make_targets
-from mujax_pipe.agents.types import Array, Metrics, TrainingState
+from mujax_pipe.agents.types import Array, Metrics, Params, TrainingState
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import RunError
 from mujax_pipe.training.keys import Purpose, key_for
@@ -26,17 +27,14 @@ class Learner:
         self._optimizer = make_optimizer(algorithm.config)
         self._advance = jax.jit(self._loop, donate_argnums=0)
 
-    def init(self) -> TrainingState:
-        """Returns the state before the first step."""
-
-        @jax.jit
-        def init(key: Array) -> TrainingState:
-            params = self._algorithm.init(key)
-            return TrainingState(
-                params=params, opt_state=self._optimizer.init(params), step=jnp.int32(0)
-            )
-
-        return init(key_for(self._seed, Purpose.INIT))
+    def init(self, params: Params | None = None) -> TrainingState:
+        """Returns the state before the first step, with fresh parameters unless given."""
+        if params is None:
+            params = jax.jit(self._algorithm.init)(key_for(self._seed, Purpose.INIT))
+        params = jax.tree.map(jnp.array, params)
+        return TrainingState(
+            params=params, opt_state=self._optimizer.init(params), step=jnp.int32(0)
+        )
 
     def advance(
         self, state: TrainingState, replay_state: ReplayState, num_steps: int
@@ -46,17 +44,20 @@ class Learner:
         Raises:
           RunError: a loss or gradient was not finite; no update was applied from that step on.
         """
-        state, sums, num_good = self._advance(state, replay_state, jnp.int32(num_steps))
+        state, sums, num_good, last = self._advance(state, replay_state, jnp.int32(num_steps))
         if int(num_good) < num_steps:
+            # Parts of the loss come before their sum, and that before the gradient.
+            order = sorted(last, key=lambda name: (name == "grad_norm", name == "loss", name))
+            bad = next(name for name in order if not np.isfinite(last[name]))
             raise RunError(
-                f"learner step {int(state.step) + 1}: the loss or its gradient is not finite; "
-                "lower learning_rate or max_grad_norm and start again"
+                f"learner step {int(state.step) + 1}: {bad} is {float(last[bad])}; lower "
+                "learning_rate or max_grad_norm, or raise warmup_steps"
             )
         return state, {name: float(value) / num_steps for name, value in sums.items()}
 
     def _loop(
         self, state: TrainingState, replay_state: ReplayState, num_steps: Array
-    ) -> tuple[TrainingState, Metrics, Array]:
+    ) -> tuple[TrainingState, Metrics, Array, Metrics]:
         """Steps until `num_steps` are done or one is not finite.
 
         The count is no constant of the program, so splitting the steps differently runs the same
@@ -64,7 +65,7 @@ class Learner:
         """
 
         def body(carry):  # type: ignore[no-untyped-def]
-            state, sums, num_good, _ = carry
+            state, sums, num_good, _, _ = carry
             new_state, metrics = self._step(state, replay_state)
             ok = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
             keep = lambda new, old: jnp.where(ok, new, old)
@@ -72,13 +73,14 @@ class Learner:
                 jax.tree.map(keep, new_state, state),
                 jax.tree.map(lambda total, x: total + keep(x, 0.0), sums, metrics),
                 num_good + ok,
+                metrics,
                 ok,
             )
 
         shapes = jax.eval_shape(lambda: self._step(state, replay_state)[1])
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        start = (state, zeros, jnp.int32(0), jnp.bool_(True))
-        *result, _ = jax.lax.while_loop(lambda c: c[3] & (c[2] < num_steps), body, start)
+        start = (state, zeros, jnp.int32(0), zeros, jnp.bool_(True))
+        *result, _ = jax.lax.while_loop(lambda c: c[4] & (c[2] < num_steps), body, start)
         return tuple(result)
 
     def _step(

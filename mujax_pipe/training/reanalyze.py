@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, Params, Transition
@@ -14,11 +13,13 @@ from mujax_pipe.agents.types import Array, Params, Transition
 def reanalyze(
     algorithm: Algorithm, params: Params, key: Array, windows: Transition, step: Array
 ) -> Transition:
-    """Searches the first `reanalyze_ratio` of a batch again with the newest parameters.
+    """Gives a batch the values, and a part of it the search policies, of the newest parameters.
 
-    Sampling is uniform, so the first rows are as good as any. The states that are trained on
-    (0..K) get a fresh search policy and value; the bootstrap tail (K+1..K+n) gets the network's
-    value, for a search of each would cost n more.
+    Every window bootstraps from the newest network: values stored while acting were those of a
+    poorer one, and mixing both holds learning back (measured on CartPole, docs/learning.md). The
+    first `reanalyze_ratio` of the windows is also searched again in the states that are trained on
+    (0..K), for a fresh policy and value; sampling is uniform, so the first are as good as any. The
+    bootstrap tail (K+1..K+n) is not searched, for that would cost n more.
 
     Args:
       algorithm: searches without noise.
@@ -28,22 +29,19 @@ def reanalyze(
       step: [], learner steps taken.
 
     Returns:
-      The windows, with `policy_probs` and `value` replaced in round(reanalyze_ratio * N) rows.
+      The windows with `value` replaced, and `policy_probs` in round(reanalyze_ratio * N) of them.
     """
     config = algorithm.config
     rows, states = round(config.reanalyze_ratio * config.batch_size), config.unroll_steps + 1
-    if rows == 0:
-        return windows
-    head = jax.tree.map(lambda x: x[:rows, :states], windows)
-    flat = lambda x: x.reshape(rows * states, *x.shape[2:])
-    searched = algorithm.search(
-        params, key, flat(head.observation), flat(head.invalid_actions), step, explore=False
-    )
-    tail = algorithm.value(params, windows.observation[:rows, states:])
-    value = jnp.concatenate([searched.value.reshape(rows, states), tail], axis=1)
-    policy_probs = searched.policy_probs.reshape(rows, states, -1)
-    return dataclasses.replace(
-        windows,
-        policy_probs=windows.policy_probs.at[:rows, :states].set(policy_probs),
-        value=windows.value.at[:rows].set(value),
-    )
+    value, policy_probs = algorithm.value(params, windows.observation), windows.policy_probs
+    if rows > 0:
+        head = jax.tree.map(lambda x: x[:rows, :states], windows)
+        flat = lambda x: x.reshape(rows * states, *x.shape[2:])
+        searched = algorithm.search(
+            params, key, flat(head.observation), flat(head.invalid_actions), step, explore=False
+        )
+        value = value.at[:rows, :states].set(searched.value.reshape(rows, states))
+        policy_probs = policy_probs.at[:rows, :states].set(
+            searched.policy_probs.reshape(rows, states, -1)
+        )
+    return dataclasses.replace(windows, value=value, policy_probs=policy_probs)

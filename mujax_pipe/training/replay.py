@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,22 @@ class Replay:
                 f"max_replay_size to {self._rows * self._length * free // self.num_bytes // 2:,}"
             )
         return self._buffer.init(jax.tree.map(jnp.asarray, self._item))
+
+    def cut(self, state: ReplayState, value: Callable[[Array], Array]) -> ReplayState:
+        """Marks the newest step of each row as truncated, for episodes that cannot go on.
+
+        The observation it led to is lost, so it bootstraps from the value of the one it left.
+        """
+        newest = (state.current_index - 1) % self._length
+        steps = state.experience
+        bootstrap = value(steps.observation[:, newest])
+        return state.replace(
+            experience=dataclasses.replace(
+                steps,
+                truncated=steps.truncated.at[:, newest].set(steps.discount[:, newest] > 0.0),
+                bootstrap_value=steps.bootstrap_value.at[:, newest].set(bootstrap),
+            )
+        )
 
     def sample(self, state: ReplayState, key: Array) -> Transition:
         """Returns windows drawn uniformly, leading axes [N, K+n+1]."""

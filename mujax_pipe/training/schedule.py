@@ -1,7 +1,8 @@
 """The training loop: one schedule, a function of step counts alone.
 
 Nothing here looks at a clock. How many learner steps follow a chunk, when the policy is scored and
-which parameters act are all decided by counters, so a run is the same on any machine load.
+which parameters act are all decided by counters, so a run is the same on any machine load, and the
+same whether or not it was stopped and resumed between two events.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
-from mujax_pipe.agents.types import TrainingState
+from mujax_pipe.agents.types import Params, TrainingState
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.training.actor import Actor, Episode
+from mujax_pipe.training.actor import Actors, Episode
 from mujax_pipe.training.evaluation import Evaluator, Selection
 from mujax_pipe.training.learner import Learner
 from mujax_pipe.training.replay import Replay
@@ -25,7 +27,7 @@ from mujax_pipe.training.replay import Replay
 class Roles:
     """Who does what in a run."""
 
-    actor: Actor
+    actors: Actors
     learner: Learner
     replay: Replay
     evaluator: Evaluator
@@ -33,13 +35,20 @@ class Roles:
 
 @dataclasses.dataclass(kw_only=True)
 class RunState:
-    """What changes while a run goes on."""
+    """What changes while a run goes on, besides what the actors hold."""
 
     training: TrainingState
     replay: Any
     selection: Selection
+    best: Params
     step: int = 0
     env_steps: int = 0
+    curve: list[tuple[int, int, float]] = dataclasses.field(default_factory=list)
+
+    @property
+    def evaluated(self) -> int:
+        """Learner step of the last evaluation, -1 before the first."""
+        return self.curve[-1][0] if self.curve else -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,48 +80,45 @@ class Evaluated:
 Event = Acted | Learned | Evaluated
 
 
-def start(roles: Roles, evaluation: EvaluationConfig) -> RunState:
-    """Returns the state before the first step."""
+def start(roles: Roles, evaluation: EvaluationConfig, params: Params | None) -> RunState:
+    """Returns the state before the first step, with `params` in place of fresh ones if given."""
+    training = roles.learner.init(params)
     return RunState(
-        training=roles.learner.init(),
+        training=training,
         replay=roles.replay.init(),
         selection=Selection(config=evaluation),
+        best=jax.tree.map(np.array, training.params),
     )
 
 
-def run(
-    roles: Roles,
-    state: RunState,
-    config: MuZeroConfig,
-    evaluation: EvaluationConfig,
-    num_steps: int,
-) -> Iterator[Event]:
+def run(roles: Roles, state: RunState, config: MuZeroConfig, num_steps: int) -> Iterator[Event]:
     """Acts for a chunk, adds it, takes the learner steps it owes, scores when due.
 
-    `state` is up to date at each event.
+    What comes next follows from `state`, which is up to date at each event.
+
+    Args:
+      roles: who does it.
+      state: to begin or to go on from; changed in place.
+      config: of the algorithm.
+      num_steps: learner steps in all.
     """
-    if state.step == 0:
-        yield _evaluate(roles, state)
-    while state.step < num_steps:
-        yield _act(roles, state, config)
-        goal = min(config.learner_steps_owed(state.env_steps), num_steps)
-        while state.step < goal:
-            due = _next_evaluation(state.step, evaluation.every, num_steps)
-            yield _learn(roles, state, min(goal, due))
-            if state.step == due:
-                yield _evaluate(roles, state)
-                if state.selection.should_stop(state.step):
-                    return
+    every = state.selection.config.every
+    while True:
+        owed = min(config.learner_steps_owed(state.env_steps), num_steps)
+        if state.evaluated < state.step and (state.step % every == 0 or state.step == num_steps):
+            yield _evaluate(roles, state)
+        elif state.step == num_steps or state.selection.should_stop(state.step):
+            return
+        elif state.step < owed:
+            next_evaluation = (state.step // every + 1) * every
+            yield _learn(roles, state, min(owed, next_evaluation))
+        else:
+            yield _act(roles, state, config.chunk_steps)
 
 
-def _next_evaluation(step: int, every: int, num_steps: int) -> int:
-    return min((step // every + 1) * every, num_steps)
-
-
-def _act(roles: Roles, state: RunState, config: MuZeroConfig) -> Acted:
-    chunk, episodes = roles.actor.act(
-        state.training.params, state.training.step, config.chunk_steps
-    )
+def _act(roles: Roles, state: RunState, num_steps: int) -> Acted:
+    training = state.training
+    chunk, episodes = roles.actors.act(training.params, training.step, num_steps)
     state.replay = roles.replay.add(state.replay, chunk)
     state.env_steps += chunk.reward.size
     return Acted(env_steps=state.env_steps, episodes=episodes)
@@ -127,7 +133,12 @@ def _learn(roles: Roles, state: RunState, until: int) -> Learned:
 
 
 def _evaluate(roles: Roles, state: RunState) -> Evaluated:
-    played = roles.evaluator.play(state.training.params, state.training.step)
+    params = state.training.params
+    played = roles.evaluator.play(params, state.training.step)
     score = float(np.mean(played.score))
     best = state.selection.update(score, state.step, state.env_steps)
+    if best:
+        # A copy: the learner's next step consumes the original.
+        state.best = jax.tree.map(np.array, params)
+    state.curve.append((state.step, state.env_steps, score))
     return Evaluated(step=state.step, env_steps=state.env_steps, score=score, best=best)
