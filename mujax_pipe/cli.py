@@ -31,8 +31,10 @@ app = typer.Typer(
     add_completion=False,
 )
 train_app = typer.Typer(help="Train one run outside any grid, into checkpoints/.")
+profile_app = typer.Typer(help="Measure where the time of a run would go, without training.")
 cell_app = typer.Typer(help="Train or evaluate one cell of the grid in params.yaml.")
 app.add_typer(train_app, name="train")
+app.add_typer(profile_app, name="profile")
 app.add_typer(cell_app, name="cell")
 
 Algo = Annotated[str, typer.Argument(metavar="ALGO", help="Algorithm, as in grid.algo.")]
@@ -41,6 +43,12 @@ Seed = Annotated[
     int,
     typer.Argument(metavar="SEED", help="Seed, such as those in grid.seed.", parser=whole_number),
 ]
+EnvId = Annotated[str, typer.Option("--env", help="Gymnasium id, such as CartPole-v1.")]
+Wrappers = Annotated[
+    list[str] | None,
+    typer.Option("--wrapper", help="Wrapper, such as flatten; repeat it, innermost first."),
+]
+RunSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed.", parser=whole_number)]
 Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cells.")]
 
 
@@ -154,6 +162,85 @@ def _train(
 
 for _algo in CONFIGS:
     train_app.command(_algo, help=CONFIGS[_algo].__doc__)(with_settings(_train, _algo))
+
+
+def _profile(chosen: Chosen, *, env: EnvId, wrapper: Wrappers = None, seed: RunSeed = 0) -> None:
+    check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
+    _prepare()
+    from mujax_pipe.training.envs import environment_factory
+    from mujax_pipe.training.experiment import ExperimentConfig
+    from mujax_pipe.training.profile import profile
+
+    profile(
+        ExperimentConfig(
+            config=chosen.config,
+            environment_factory=environment_factory(env, tuple(wrapper or ())),
+            seed=seed,
+            evaluation=chosen.evaluation,
+            title=f"{chosen.algo} {env}",
+        )
+    )
+
+
+for _algo in CONFIGS:
+    profile_app.command(_algo, help=f"Where the time of {_algo} goes.")(
+        with_settings(_profile, _algo)
+    )
+
+
+@app.command()
+def play(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its best/.")],
+    env: Annotated[
+        str | None, typer.Option("--env", help="Another environment than the one trained in.")
+    ] = None,
+    wrapper: Annotated[
+        list[str] | None,
+        typer.Option("--wrapper", help="Other wrappers than those trained with; may be repeated."),
+    ] = None,
+    episodes: Annotated[
+        int, typer.Option("--episodes", metavar="N", help="How many.", parser=whole_number)
+    ] = 3,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Seed of the first episode; the next has the next.",
+            parser=whole_number,
+        ),
+    ] = 0,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="A .gif or .mp4 to film the episodes in."),
+    ] = None,
+    num_simulations: Annotated[
+        int | None,
+        typer.Option(
+            "--num-simulations",
+            metavar="N",
+            help="Simulations of each search, other than in training.",
+            parser=whole_number,
+        ),
+    ] = None,
+) -> None:
+    """Watch a trained policy in the terminal, or film it."""
+    check_value("--episodes", episodes, int, {"low": 1})
+    check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
+    if num_simulations is not None:
+        check_value("--num-simulations", num_simulations, int, {"low": 1, "high": 4096})
+    _prepare()
+    from mujax_pipe.training.play import play
+
+    play(
+        run,
+        env_id=env,
+        wrappers=wrapper,
+        episodes=episodes,
+        seed=seed,
+        num_simulations=num_simulations,
+        record=record,
+    )
 
 
 @cell_app.command("train")

@@ -37,6 +37,8 @@ _ENTRIES = ("training/cells.py", "resolve.py", "runtime.py")
 _HARMLESS = (
     *("__init__.py", "errors.py", "fingerprint.py", "layout.py", "normal_form.py", "params.py"),
     *("sections.py", "settings.py", "strict_yaml.py", "training/progress.py"),
+    *("training/logs.py", "training/observers.py", "training/trackers.py"),
+    *("training/writers.py", "training/writer_files.py"),
 )
 
 # Libraries that compute, sample or hold what a result is made of.

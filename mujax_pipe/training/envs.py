@@ -172,12 +172,13 @@ class EnvironmentBatch:
     def snapshot(self) -> dict[str, np.ndarray]:
         """Returns what `restore` needs: episode numbers [B], and the actions taken in each.
 
-        Actions of all environments are joined, `num_actions` [B] says how many are whose.
+        Actions of all environments are joined, `num_actions` [B] says how many are whose. A 0 ends
+        them, for Orbax refuses an array of no elements.
         """
         return {
             "episode": self.episode.copy(),
             "num_actions": np.array([len(actions) for actions in self._actions], np.int64),
-            "actions": np.array([a for actions in self._actions for a in actions], np.int64),
+            "actions": np.array([a for actions in (*self._actions, [0]) for a in actions], np.int64),
             "observation": self._observation.copy(),
         }
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from mujax_pipe import runtime
 from mujax_pipe.config import MuZeroConfig
@@ -22,7 +23,7 @@ _LABELS = {
     "reanalyze": "reanalyze",
     "gradient": "targets and gradient",
     "evaluation": "evaluation (estimate)",
-    "overhead": "Python, all the rest",
+    "overhead": "Python and waiting",
 }
 
 
@@ -141,12 +142,14 @@ def recommend(
     half = f"saves up to {shares[largest] / 2:.0%} of the time"
     simulations, ratio = config.num_simulations, config.reanalyze_ratio
     fewer = f", or --num-simulations {simulations // 2}" if simulations > 1 else ""
+    actors = 2 * config.num_actors
+    more_actors = f"--num-actors {actors}, or " if config.num_envs % actors == 0 else ""
     advice = {
         "compile": "train longer, or set JAX_COMPILATION_CACHE_DIR to a folder: the next run on "
         "this machine then loads what this one compiled",
         "search": f"--num-envs {2 * config.num_envs} (a wider search costs less for each "
         f"environment){fewer} ({half})",
-        "environment": f"--num-actors {2 * config.num_actors}, or --replay-ratio {2 * config.replay_ratio:g} (half as many "
+        "environment": f"{more_actors}--replay-ratio {2 * config.replay_ratio:g} (half as many "
         f"environment steps for each learner step: {half})",
         "add": f"--chunk-steps {2 * config.chunk_steps} (half as many, larger additions: {half})",
         "sample": f"--batch-size {max(config.batch_size // 2, 1)} (half as many windows to copy)",
@@ -164,7 +167,7 @@ def recommend(
 
 def show(profile: Profile) -> None:
     """Prints the table, what follows from it, and the recommendation."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
     threads = runtime.threads() or 1
     console.print(f"{profile.experiment.title}: where the time goes, {threads} XLA thread(s)")
     console.print(_table(profile))
@@ -173,15 +176,20 @@ def show(profile: Profile) -> None:
         "Acting": _acting(profile),
         "Compiling": f"{sum(profile.compile_seconds.values()):.1f} s in all: {compiling}",
         "Measured": f"{profile.learner_steps_per_second:.3g} learner steps/s and "
-        f"{profile.env_steps_per_second:,.0f} environment steps/s, really run, no evaluation",
+        f"{profile.env_steps_per_second:,.0f} environment steps/s, by running it for a moment "
+        "without evaluation",
         "Projected": f"{profile.projected_learner_steps_per_second:.3g} learner steps/s with "
-        f"evaluation; {profile.num_learner_steps:,} learner steps take {_duration(profile)}",
+        f"evaluation; the whole run of {profile.num_learner_steps:,} learner steps takes about "
+        f"{_duration(profile)}",
         "Memory": f"replay {profile.replay_bytes / 1e6:,.1f} MB; the whole process at most "
         f"{profile.peak_memory_mb:,.0f} MB",
         "Try first": profile.recommendation,
     }
+    # A grid wraps long texts beside their names.
+    grid = Table.grid(padding=(0, 2))
     for name, text in lines.items():
-        console.print(f"{name:<10} {text}", markup=False, style="bold" * (name == "Try first"))
+        grid.add_row(Text(name), Text(text, style="bold" * (name == "Try first")))
+    console.print(grid)
 
 
 def _acting(profile: Profile) -> str:
@@ -189,18 +197,18 @@ def _acting(profile: Profile) -> str:
     share = config.num_envs // config.num_actors
     each = {piece.name: 1e6 * piece.seconds / share for piece in profile.pieces}
     return (
-        f"a learner step needs {profile.env_steps_per_learner_step:,.4g} environment steps "
+        f"{profile.env_steps_per_learner_step:,.4g} environment steps for each learner step "
         f"(batch_size {config.batch_size} / replay_ratio {config.replay_ratio:g}); one takes "
-        f"{each['search']:,.0f} µs of search and {each['environment']:,.0f} µs of environment"
+        f"{each['search']:,.0f} µs of search, {each['environment']:,.0f} µs of environment"
     )
 
 
 def _duration(profile: Profile) -> str:
-    text = f"{profile.seconds / 3600:.2g} h"
+    text = f"{profile.seconds / 3600:.2f} h"
     if profile.seconds_at_limit > 1.1 * profile.seconds:
         text += (
-            f" (up to {profile.seconds_at_limit / 3600:.2g} h if evaluation episodes, now "
-            f"{profile.episode_length} steps, come to last {profile.episode_limit})"
+            f" (up to {profile.seconds_at_limit / 3600:.2f} h if evaluation episodes, now "
+            f"{profile.episode_length} steps, come to last {profile.episode_limit:,})"
         )
     return text
 
@@ -212,7 +220,7 @@ def _table(profile: Profile) -> Table:
     table.add_column("once", justify="right", no_wrap=True)
     table.add_column("is", no_wrap=True)
     table.add_column("per learner step", total, justify="right", no_wrap=True)
-    table.add_column("share", "100.0%", justify="right", no_wrap=True)
+    table.add_column("share", "100%", justify="right", no_wrap=True)
     for piece in profile.pieces:
         table.add_row(
             _LABELS[piece.name],
@@ -232,7 +240,7 @@ def _once(piece: Piece, config: MuZeroConfig) -> str:
         "search": f"{share} searches",
         "environment": f"{share} steps",
         "add": f"{config.num_envs} x {config.chunk_steps} steps",
-        "sample": f"{config.batch_size} windows of {config.window_length}",
+        "sample": f"{config.batch_size} windows",
         "reanalyze": f"{fresh * (config.unroll_steps + 1):,} searches",
         "gradient": f"{config.batch_size} windows",
         "evaluation": "1 episode",
