@@ -122,11 +122,11 @@ def _directory(algo: str, env: str, seed: str) -> str:
     return f"{CheckpointingConfig().directory}/{algo}-{name}-seed-{seed}"
 
 
-def _prepare() -> None:
+def _prepare(threads: int = 1) -> None:
     """Settles threads and numerics; must come before JAX is imported."""
     from mujax_pipe import runtime
 
-    runtime.prepare()
+    runtime.prepare(threads)
 
 
 def _train(
@@ -144,9 +144,40 @@ def _train(
         Path | None,
         typer.Option("--directory", help="Folder.", show_default=_directory("ALGO", "ENV", "SEED")),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume/--no-resume", help="Go on from where a run of the same settings stopped."
+        ),
+    ] = True,
+    checkpoint_every: Annotated[
+        int,
+        typer.Option(
+            "--checkpoint-every",
+            metavar="SECONDS",
+            help="How often to save what a stopped run goes on from (0: only when it stops).",
+            parser=whole_number,
+        ),
+    ] = int(CheckpointingConfig().every_sec),
+    init_checkpoint: Annotated[
+        Path | None,
+        typer.Option("--init-checkpoint", metavar="RUN", help="Start from the best of this run."),
+    ] = None,
+    writer: Annotated[
+        list[str] | None,
+        typer.Option("--writer", help="csv, tensorboard, dvclive or wandb; repeat for several."),
+    ] = None,
+    wandb: Annotated[
+        bool, typer.Option("--wandb", help="Log to W&B, and upload each new best.")
+    ] = False,
+    threads: Annotated[
+        int,
+        typer.Option("--threads", metavar="N", help="XLA threads.", parser=whole_number),
+    ] = 1,
 ) -> None:
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
-    _prepare()
+    check_value("--threads", threads, int, {"low": 1, "high": 1024})
+    _prepare(threads)
     from mujax_pipe.training import adhoc
 
     adhoc.train(
@@ -156,7 +187,14 @@ def _train(
         env_id=env,
         wrappers=tuple(wrapper or ()),
         seed=seed,
-        directory=directory or Path(_directory(chosen.algo, env, str(seed))),
+        checkpointing=CheckpointingConfig(
+            directory=str(directory or _directory(chosen.algo, env, str(seed))),
+            every_sec=checkpoint_every,
+            resume=resume,
+            upload_to_wandb=wandb,
+        ),
+        init_checkpoint=init_checkpoint,
+        writers=(*(writer or ()), *(["wandb"] if wandb else [])),
     )
 
 

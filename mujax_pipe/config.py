@@ -254,7 +254,7 @@ _TRUNKS = ("representation_layer_sizes", "dynamics_layer_sizes")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GMZConfig(MuZeroConfig):
-    """Gumbel MuZero [G]."""
+    """Gumbel MuZero: sequential halving at the root, policy targets from completed Q values [G]."""
 
     max_num_considered_actions: int = setting(
         16, "Actions that sequential halving starts from [G].", low=1, panel="Search"
@@ -269,7 +269,7 @@ class GMZConfig(MuZeroConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SMZConfig(MuZeroConfig):
-    """Stochastic MuZero [S]."""
+    """Stochastic MuZero: afterstates and chance nodes, policy targets from visit counts [S]."""
 
     num_codes: int = setting(32, "Chance codes (C) [S].", low=1, high=4096, panel="Network")
     encoder_layer_sizes: tuple[int, ...] = setting(

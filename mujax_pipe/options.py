@@ -99,7 +99,7 @@ def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
             help=f"{field.metadata['help']} \\[default: {default}]",
             rich_help_panel=field.metadata["panel"],
             metavar="|".join(choices) if choices else _METAVARS.get(kind, "N,N,..."),
-            parser=_whole_numbers if listed else _PARSERS.get(kind),
+            parser=_PARSERS.get(kind),
         )
         yield _keyword(_key(cls, name), option, kind if kind is str else Any)
 
@@ -149,13 +149,17 @@ def _number(text: Any) -> float:
 
 
 def _whole_numbers(text: Any) -> tuple[int, ...]:
+    return _list_of(int, text, "a list of whole numbers, such as 128,128")
+
+
+def _numbers(text: Any) -> tuple[float, ...]:
+    return _list_of(float, text, "a list of numbers, such as 1.0,0.5")
+
+
+def _list_of(read: Callable[[str], T], text: Any, allowed: str) -> tuple[T, ...]:
     if isinstance(text, tuple):
         return text
-    return _parsed(
-        lambda t: tuple(int(number) for number in t.split(",")),
-        text,
-        "a list of whole numbers, such as 128,128",
-    )
+    return _parsed(lambda t: tuple(read(number) for number in t.split(",")), text, allowed)
 
 
 def _parsed(read: Callable[[Any], T], text: Any, allowed: str) -> T:
@@ -165,5 +169,10 @@ def _parsed(read: Callable[[Any], T], text: Any, allowed: str) -> T:
         raise typer.BadParameter(f"{text!r}: allowed is {allowed}") from None
 
 
-_PARSERS = {int: whole_number, float: _number}
-_METAVARS = {int: "N", float: "X", str: "TEXT"}
+_PARSERS: dict[Any, Callable[[Any], Any]] = {
+    int: whole_number,
+    float: _number,
+    tuple[int, ...]: _whole_numbers,
+    tuple[float, ...]: _numbers,
+}
+_METAVARS: dict[Any, str] = {int: "N", float: "X", str: "TEXT", tuple[float, ...]: "X,X,..."}

@@ -178,7 +178,9 @@ class EnvironmentBatch:
         return {
             "episode": self.episode.copy(),
             "num_actions": np.array([len(actions) for actions in self._actions], np.int64),
-            "actions": np.array([a for actions in (*self._actions, [0]) for a in actions], np.int64),
+            "actions": np.array(
+                [a for actions in (*self._actions, [0]) for a in actions], np.int64
+            ),
             "observation": self._observation.copy(),
         }
 
