@@ -179,6 +179,18 @@ class MuZeroConfig:
     )
     max_replay_size: int = setting(100_000, "Transitions kept.", low=1, panel="Acting and replay")
 
+    # Devices
+    actor_device: str = setting(
+        "auto",
+        "Device of acting and evaluation: auto (the CPU), cpu, gpu or, say, gpu:1.",
+        panel="Devices",
+    )
+    learner_device: str = setting(
+        "auto",
+        "Device of learning: auto (a GPU where there is one), cpu, gpu or, say, gpu:1.",
+        panel="Devices",
+    )
+
     def __post_init__(self) -> None:
         validate(self)
         window = self.window_length

@@ -13,6 +13,7 @@ import numpy as np
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, Params, SearchOutput, Transition
 from mujax_pipe.errors import RunError
+from mujax_pipe.training.devices import acting_device, placed
 from mujax_pipe.training.envs import Step
 from mujax_pipe.training.keys import Purpose, key_for
 from mujax_pipe.training.observers import EnvLoopObserver
@@ -179,6 +180,7 @@ class Actors:
         observers: Sequence[EnvLoopObserver] = (),
     ):
         programs = ActingPrograms(algorithm, seed)
+        self._device = acting_device(algorithm.config.actor_device)
         self.value = programs.value
         self._observers = observers
         self._actors = [
@@ -189,6 +191,7 @@ class Actors:
 
     def act(self, params: Params, step: Array, num_steps: int) -> tuple[Transition, list[Episode]]:
         """Takes `num_steps` in each environment; see `Actor.act`."""
+        params, step = placed((params, step), self._device)
         results = list(
             self._pool.map(lambda actor: actor.act(params, step, num_steps), self._actors)
         )

@@ -11,6 +11,7 @@ from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, Params
 from mujax_pipe.errors import RunError, UserError
 from mujax_pipe.run_config import EvaluationConfig
+from mujax_pipe.training.devices import acting_device, placed
 from mujax_pipe.training.envs import EnvironmentFactory
 from mujax_pipe.training.keys import Episodes, Purpose, episode_seed, key_for
 from mujax_pipe.training.vector_envs import make_batch
@@ -60,6 +61,7 @@ class Evaluator:
             return algorithm.search(params, key, observation, invalid, step, explore=False).action
 
         self._search = jax.jit(search)
+        self._device = acting_device(algorithm.config.actor_device)
 
     def play(self, params: Params, step: Array) -> Played:
         """Plays every episode once.
@@ -67,6 +69,7 @@ class Evaluator:
         Raises:
           UserError: an episode's last info lacks the score metric.
         """
+        params, step = placed((params, step), self._device)
         width = len(self._environments)
         returns, lengths = np.zeros(width), np.zeros(width, np.int64)
         table = {name: np.zeros(self._num_episodes) for name in ("return", "length", "score")}

@@ -12,6 +12,7 @@ from mujax_pipe.agents.returns import make_targets
 from mujax_pipe.agents.types import Array, Metrics, Params, TrainingState
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import RunError
+from mujax_pipe.training.devices import learning_device, placed
 from mujax_pipe.training.keys import Purpose, key_for
 from mujax_pipe.training.reanalyze import reanalyze
 from mujax_pipe.training.replay import Replay, ReplayState
@@ -32,9 +33,10 @@ class Learner:
         if params is None:
             params = jax.jit(self._algorithm.init)(key_for(self._seed, Purpose.INIT))
         params = jax.tree.map(jnp.array, params)
-        return TrainingState(
+        state = TrainingState(
             params=params, opt_state=self._optimizer.init(params), step=jnp.int32(0)
         )
+        return placed(state, learning_device(self._algorithm.config.learner_device))
 
     def advance(
         self, state: TrainingState, replay_state: ReplayState, num_steps: int

@@ -17,6 +17,7 @@ import numpy as np
 from mujax_pipe.agents.types import Array, EnvironmentSpec, Transition
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import UserError
+from mujax_pipe.training.devices import learning_device, placed
 
 ReplayState = Any  # flashbax.TrajectoryBufferState
 
@@ -30,6 +31,7 @@ class Replay:
 
     def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec):
         self._item = empty_transition(spec)
+        self._device = learning_device(config.learner_device)
         self._length = config.max_replay_size // config.num_envs
         self._rows = config.num_envs
         self._buffer = flashbax.make_trajectory_buffer(
@@ -61,7 +63,7 @@ class Replay:
                 f"{self.num_bytes / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are free: lower "
                 f"max_replay_size to {self._rows * self._length * free // self.num_bytes // 2:,}"
             )
-        return self._buffer.init(jax.tree.map(jnp.asarray, self._item))
+        return placed(self._buffer.init(jax.tree.map(jnp.asarray, self._item)), self._device)
 
     def cut(self, state: ReplayState, value: Callable[[Array], Array]) -> ReplayState:
         """Marks the newest step of each row as truncated, for episodes that cannot go on.
