@@ -7,6 +7,7 @@ stands in one place. Defaults follow the papers where a paper gives one:
       model"
   [G] Danihelka et al. 2022, "Policy improvement by planning with Gumbel"
   [S] Antonoglou et al. 2022, "Planning in stochastic environments with a learned model"
+  [E] Ye et al. 2021, "Mastering Atari games with limited data"
   [D] Hafner et al. 2023, "Mastering diverse domains through world models"
   [H] Farebrother et al. 2024, "Stop regressing: training value functions via classification"
 """
@@ -122,6 +123,12 @@ class MuZeroConfig:
     value_weight: float = setting(1.0, "Weight of the value loss.", low=0.0, panel="Loss")
     reward_weight: float = setting(1.0, "Weight of the reward loss.", low=0.0, panel="Loss")
     policy_weight: float = setting(1.0, "Weight of the policy loss.", low=0.0, panel="Loss")
+    consistency_weight: float = setting(
+        2.0,
+        "Weight that pulls unrolled embeddings to those of the observations reached [E].",
+        low=0.0,
+        panel="Loss",
+    )
 
     # Optimisation
     num_learner_steps: int = setting(

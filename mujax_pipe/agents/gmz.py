@@ -11,8 +11,18 @@ import optax
 
 from mujax_pipe.agents import muzero
 from mujax_pipe.agents.networks import MuZeroNetwork
-from mujax_pipe.agents.types import Array, Metrics, Params, SearchOutput, Targets
+from mujax_pipe.agents.types import Array, Metrics, Params, SearchOutput, Targets, record
 from mujax_pipe.config import GMZConfig
+
+
+@record
+class Unrolled:
+    """What the model says along its unroll: states 0..K, transitions 0..K-1."""
+
+    embedding: Array  # [N, K+1, E]
+    policy: Array  # [N, K+1, A] logits
+    value: Array  # [N, K+1, D] logits
+    reward: Array  # [N, K, D] logits
 
 
 class GMZ(muzero.Algorithm):
@@ -56,36 +66,26 @@ class GMZ(muzero.Algorithm):
         )
 
     def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
-        """Cross entropies of policy, value and reward along the unrolled model."""
+        """Cross entropies of policy, value and reward along the unroll, and its consistency."""
         config = self.config
-        policy_logits, value_logits, reward_logits = self._unroll(params, targets)
-        weights = muzero.step_weights(config.unroll_steps)
-        policy_loss = muzero.weighted_cross_entropy(
-            policy_logits, targets.policy_probs, targets.policy_mask, weights
-        )
-        value_loss = muzero.weighted_cross_entropy(
-            value_logits, targets.value_probs, targets.value_mask, weights
-        )
-        reward_loss = muzero.weighted_cross_entropy(
-            reward_logits, targets.reward_probs, targets.reward_mask, weights[1:]
-        )
-        loss = (
-            config.policy_weight * policy_loss
-            + config.value_weight * value_loss
-            + config.reward_weight * reward_loss
-        )
-        metrics = {
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "reward_loss": reward_loss,
-            **muzero.policy_metrics(policy_logits, targets),
-        }
-        return loss, metrics
-
-    def _unroll(self, params: Params, targets: Targets) -> tuple[Array, Array, Array]:
-        """Returns logits of policy [N, K+1, A], value [N, K+1, D] and reward [N, K, D]."""
         network = self.bind(params)
+        unrolled = self._unroll(network, targets)
+        weights = muzero.step_weights(config.unroll_steps)
+        terms = {
+            "policy": (unrolled.policy, targets.policy_probs, targets.policy_mask, weights),
+            "value": (unrolled.value, targets.value_probs, targets.value_mask, weights),
+            "reward": (unrolled.reward, targets.reward_probs, targets.reward_mask, weights[1:]),
+        }
+        losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
+        losses["consistency"] = muzero.consistency(
+            unrolled.embedding[:, 1:],
+            network.represent(targets.observation[:, 1:]),
+            targets.policy_mask[:, 1:],
+            weights[1:],
+        )
+        return muzero.weighted_loss(config, losses, muzero.policy_metrics(unrolled.policy, targets))
+
+    def _unroll(self, network: MuZeroNetwork, targets: Targets) -> Unrolled:
         root = network.represent(targets.observation[:, 0])
 
         def advance(embedding: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -95,11 +95,13 @@ class GMZ(muzero.Algorithm):
             return embedding, (embedding, reward_logits)
 
         actions = jnp.swapaxes(self.one_hot_action(targets.action), 0, 1)
-        _, (unrolled, reward_logits) = jax.lax.scan(advance, root, actions)
-        embeddings = jnp.concatenate([root[None], unrolled])
+        _, (states, reward_logits) = jax.lax.scan(advance, root, actions)
+        embeddings = jnp.concatenate([root[None], states])
         policy_logits, value_logits = network.predict(embeddings)
-        batch_major = functools.partial(jnp.swapaxes, axis1=0, axis2=1)
-        return batch_major(policy_logits), batch_major(value_logits), batch_major(reward_logits)
+        unrolled = Unrolled(
+            embedding=embeddings, policy=policy_logits, value=value_logits, reward=reward_logits
+        )
+        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), unrolled)
 
     def _recurrent(
         self, params: Params, key: Array, action: Array, embedding: Array

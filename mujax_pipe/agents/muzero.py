@@ -103,6 +103,14 @@ class Algorithm(abc.ABC):
         return nnx.graphdef(nnx.eval_shape(lambda: self._build(0)))
 
 
+def weighted_loss(config: MuZeroConfig, losses: Metrics, metrics: Metrics) -> tuple[Array, Metrics]:
+    """Sums losses by the config's `<name>_weight`; returns the sum and all metrics."""
+    total = sum(getattr(config, f"{name}_weight") * value for name, value in losses.items())
+    loss = jnp.asarray(total)
+    named = {f"{name}_loss": value for name, value in losses.items()}
+    return loss, {"loss": loss, **named, **metrics}
+
+
 def step_weights(num_unrolled: int) -> Array:
     """Weights of steps 0..K: the root counts as much as all unrolled steps together, [K+1] [M]."""
     unrolled = jnp.full(num_unrolled, 1.0 / num_unrolled)
@@ -120,6 +128,28 @@ def weighted_cross_entropy(logits: Array, probs: Array, mask: Array, weights: Ar
     """
     cross_entropy = optax.losses.softmax_cross_entropy(logits, probs)
     return jnp.mean(jnp.sum(weights[None] * mask * cross_entropy, axis=-1))
+
+
+def consistency(unrolled: Array, encoded: Array, mask: Array, weights: Array) -> Array:
+    """Returns how far unrolled embeddings point away from those of the states that were reached.
+
+    The temporal consistency of EfficientZero (Ye et al. 2021, eq. 3): a search sees only unrolled
+    states, so its values are as good as these agree with represented ones. The latter are constants
+    here, or both could agree on nothing.
+
+    Args:
+      unrolled: [N, K, E], by the dynamics.
+      encoded: [N, K, E], by the representation.
+      mask: [N, K], 0 where the state was not reached.
+      weights: [K].
+
+    Returns:
+      1 - cosine similarity, summed over steps by weight, averaged over the batch.
+    """
+    similarity = optax.losses.cosine_similarity(
+        unrolled, jax.lax.stop_gradient(encoded), epsilon=1e-6
+    )
+    return jnp.mean(jnp.sum(weights[None] * mask * (1.0 - similarity), axis=-1))
 
 
 def policy_metrics(logits: Array, targets: Targets) -> Metrics:

@@ -22,8 +22,9 @@ from mujax_pipe.config import SMZConfig
 
 @record
 class Unrolled:
-    """Logits along the unrolled model: states 0..K, afterstates and transitions 0..K-1."""
+    """Logits along the unroll: states 0..K, afterstates and transitions 0..K-1."""
 
+    embedding: Array  # [N, K+1, E], no logits
     policy: Array  # [N, K+1, A]
     value: Array  # [N, K+1, D]
     reward: Array  # [N, K, D]
@@ -110,14 +111,16 @@ class SMZ(muzero.Algorithm):
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
         distance = jnp.sum(jnp.square(encoded - code), axis=-1)
         losses["commitment"] = jnp.mean(jnp.sum(weights[None, 1:] * real * distance, axis=-1))
-        loss = sum(getattr(config, f"{name}_weight") * value for name, value in losses.items())
-        metrics = {
-            "loss": jnp.asarray(loss),
-            **{f"{name}_loss": value for name, value in losses.items()},
-            **muzero.policy_metrics(unrolled.policy, targets),
-            **chance_metrics(unrolled.chance, code, real),
-        }
-        return jnp.asarray(loss), metrics
+        losses["consistency"] = muzero.consistency(
+            unrolled.embedding[:, 1:],
+            network.represent(targets.observation[:, 1:]),
+            targets.policy_mask[:, 1:],
+            weights[1:],
+        )
+        metrics = muzero.policy_metrics(unrolled.policy, targets) | chance_metrics(
+            unrolled.chance, code, real
+        )
+        return muzero.weighted_loss(config, losses, metrics)
 
     def _unroll(self, network: StochasticNetwork, targets: Targets, codes: Array) -> Unrolled:
         root = network.represent(targets.observation[:, 0])
@@ -135,9 +138,11 @@ class SMZ(muzero.Algorithm):
         actions = jnp.swapaxes(self.one_hot_action(targets.action), 0, 1)
         events = (actions, jnp.swapaxes(codes, 0, 1))
         _, (states, afterstates, reward_logits) = jax.lax.scan(advance, root, events)
-        policy_logits, value_logits = network.predict(jnp.concatenate([root[None], states]))
+        embeddings = jnp.concatenate([root[None], states])
+        policy_logits, value_logits = network.predict(embeddings)
         chance_logits, afterstate_logits = network.predict_afterstate(afterstates)
         unrolled = Unrolled(
+            embedding=embeddings,
             policy=policy_logits,
             value=value_logits,
             reward=reward_logits,

@@ -25,6 +25,8 @@ class _Writer(Protocol):
 
     def close(self) -> None: ...
 
+    def abandon(self) -> None: ...
+
 
 class Frames:
     """Takes frames one by one.
@@ -77,6 +79,7 @@ def recorded(path: Path, fps: int | None = None) -> Iterator[Frames]:
     """
     fps = fps or 30
     require_writable(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     # Beside its final name: what Ctrl-C leaves is no half film under that name.
     partial = path.with_name(f".partial-{path.name}")
     writer: _Writer = (_Gif if path.suffix.lower() == ".gif" else _Mp4)(partial, fps)
@@ -84,6 +87,9 @@ def recorded(path: Path, fps: int | None = None) -> Iterator[Frames]:
         yield Frames(writer, fps)
         writer.close()
         os.replace(partial, path)
+    except BaseException:
+        writer.abandon()
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
@@ -116,6 +122,9 @@ class _Gif:
             loop=0,
         )
 
+    def abandon(self) -> None:
+        self._frames.clear()
+
 
 class _Mp4:
     """An MP4, written frame by frame."""
@@ -129,4 +138,8 @@ class _Mp4:
         self._writer.append_data(frame)
 
     def close(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # Ends ffmpeg, which would wait for more.
         self._writer.close()

@@ -21,7 +21,6 @@ from mujax_pipe.training.profile_measure import (
     evaluation_seconds,
     measure_alone,
     run_schedule,
-    side_by_side,
 )
 from mujax_pipe.training.profile_report import Piece, Profile
 
@@ -61,6 +60,7 @@ def profile(experiment: ExperimentConfig, *, seconds: float = 15.0, show: bool =
         replay_bytes = roles.replay.num_bytes
     # Where no episode was over, it is as long as it may be.
     length = ran.longest_episode or scored.limit or state.env_steps // config.num_envs
+    rounds = math.ceil(experiment.evaluation.num_episodes / scored.side_by_side)
     measured = Profile(
         experiment=experiment,
         compile_seconds={
@@ -69,7 +69,7 @@ def profile(experiment: ExperimentConfig, *, seconds: float = 15.0, show: bool =
             "learning": ran.compile_learning,
             "evaluation": scored.compile,
         },
-        pieces=_pieces(experiment, ran, alone, scored.vector_step * length),
+        pieces=_pieces(experiment, ran, alone, scored.vector_step * length * rounds),
         learner_steps_per_second=ran.learner_steps_per_second,
         env_steps_per_second=ran.env_steps_per_second,
         episode_length=length,
@@ -83,7 +83,7 @@ def profile(experiment: ExperimentConfig, *, seconds: float = 15.0, show: bool =
 
 
 def _pieces(
-    experiment: ExperimentConfig, ran: Ran, alone: dict[str, float], round_seconds: float
+    experiment: ExperimentConfig, ran: Ran, alone: dict[str, float], scoring_seconds: float
 ) -> tuple[Piece, ...]:
     """Turns what was measured into what one learner step pays for each piece."""
     config, scoring = experiment.config, experiment.evaluation
@@ -91,8 +91,6 @@ def _pieces(
     steps = env_steps / config.num_envs
     learning = ("sample", "reanalyze", "gradient")
     in_run = ran.learner_step / sum(alone[name] for name in learning)
-    rounds = math.ceil(scoring.num_episodes / side_by_side(experiment))
-    episode = round_seconds * rounds / scoring.num_episodes
     acting = {
         "search": (alone["search"], steps * config.num_actors),
         "environment": (alone["environment"], steps * config.num_actors),
@@ -104,7 +102,10 @@ def _pieces(
     once = {
         **{name: (s * min(whole / parts, 1.0), times) for name, (s, times) in acting.items()},
         **{name: (alone[name] * in_run, 1.0) for name in learning},
-        "evaluation": (episode, scoring.num_episodes / scoring.every),
+        "evaluation": (
+            scoring_seconds / scoring.num_episodes,
+            scoring.num_episodes / scoring.every,
+        ),
         "overhead": (max(whole - parts, 0.0), 1.0),
     }
     return tuple(

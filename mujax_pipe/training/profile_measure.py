@@ -45,6 +45,7 @@ class Scored:
 
     compile: float
     vector_step: float
+    side_by_side: int
     limit: int | None
 
 
@@ -69,10 +70,7 @@ def run_schedule(
             if len(learned) > _FEWEST and now - marks[0][0] > seconds:
                 break
         before, step, env_steps = now, state.step, state.env_steps
-    env_step, learner_step = (
-        sum(taken for taken, _ in times[1:]) / sum(count for _, count in times[1:])
-        for times in (acted, learned)
-    )
+    env_step, learner_step = (_steady_mean(times) for times in (acted, learned))
     wall, steps, transitions = (
         last - first for first, last in zip(marks[0], marks[-1], strict=True)
     )
@@ -85,6 +83,16 @@ def run_schedule(
         env_steps_per_second=transitions / wall,
         longest_episode=longest,
     )
+
+
+def _steady_mean(times: list[tuple[float, int]]) -> float:
+    """Returns seconds a step, of (seconds, steps).
+
+    The first call compiles, and so does the one in which an episode is first truncated: the slowest
+    of the others is left out.
+    """
+    steady = sorted(times[1:], key=lambda time: time[0] / time[1])[:-1]
+    return sum(seconds for seconds, _ in steady) / sum(steps for _, steps in steady)
 
 
 def measure_alone(
@@ -162,7 +170,7 @@ def evaluation_seconds(
     """Measures some steps of an evaluation: with an untrained policy a whole one might not end."""
     environments = make_batch(
         experiment.eval_environment_factory or experiment.environment_factory,
-        side_by_side(experiment),
+        min(experiment.evaluation.num_episodes, evaluation._WIDTH),
         lambda index, episode: episode_seed(Episodes.SELECTION, index, episode),
     )
     training, key = state.training, jax.random.key(0)
@@ -181,12 +189,12 @@ def evaluation_seconds(
 
     compiling, vector_step = _first_and_mean(one_step, seconds)
     environments.close()
-    return Scored(compile=compiling, vector_step=vector_step, limit=_limit(experiment))
-
-
-def side_by_side(experiment: ExperimentConfig) -> int:
-    """Returns how many episodes of an evaluation run at once."""
-    return min(experiment.evaluation.num_episodes, evaluation._WIDTH)
+    return Scored(
+        compile=compiling,
+        vector_step=vector_step,
+        side_by_side=len(environments),
+        limit=_limit(experiment),
+    )
 
 
 def _limit(experiment: ExperimentConfig) -> int | None:

@@ -219,7 +219,7 @@ def _table(profile: Profile) -> Table:
     table.add_column("piece", "together", no_wrap=True)
     table.add_column("once", justify="right", no_wrap=True)
     table.add_column("is", no_wrap=True)
-    table.add_column("per learner step", total, justify="right", no_wrap=True)
+    table.add_column("learner step", total, justify="right", no_wrap=True)
     table.add_column("share", "100%", justify="right", no_wrap=True)
     for piece in profile.pieces:
         table.add_row(
