@@ -156,6 +156,13 @@ class MuZeroConfig:
     weight_decay: float = setting(
         0.0001, "Decoupled weight decay [M].", low=0.0, high=1.0, panel="Optimisation"
     )
+    averaging: float = setting(
+        0.99,
+        "Weight of the past in the averaged parameters that search uses (0: the newest).",
+        low=0.0,
+        high=0.9999,
+        panel="Optimisation",
+    )
     max_grad_norm: float = setting(
         5.0, "Largest global norm of a gradient.", low=1e-6, panel="Optimisation"
     )

@@ -34,7 +34,10 @@ class Learner:
             params = jax.jit(self._algorithm.init)(key_for(self._seed, Purpose.INIT))
         params = jax.tree.map(jnp.array, params)
         state = TrainingState(
-            params=params, opt_state=self._optimizer.init(params), step=jnp.int32(0)
+            params=params,
+            average=jax.tree.map(jnp.copy, params),
+            opt_state=self._optimizer.init(params),
+            step=jnp.int32(0),
         )
         return placed(state, learning_device(self._algorithm.config.learner_device))
 
@@ -91,13 +94,17 @@ class Learner:
         key = jax.random.fold_in(key_for(self._seed, Purpose.LEARN), state.step)
         sample_key, search_key = jax.random.split(key)
         windows = self._replay.sample(replay_state, sample_key)
-        windows = reanalyze(self._algorithm, state.params, search_key, windows, state.step)
+        windows = reanalyze(self._algorithm, state.average, search_key, windows, state.step)
         targets = make_targets(windows, self._algorithm.config)
         grads, metrics = jax.grad(self._algorithm.loss, has_aux=True)(state.params, targets)
         updates, opt_state = self._optimizer.update(grads, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(grads)
+        params = optax.apply_updates(state.params, updates)
         new_state = TrainingState(
-            params=optax.apply_updates(state.params, updates),
+            params=params,
+            average=optax.incremental_update(
+                params, state.average, 1.0 - self._algorithm.config.averaging
+            ),
             opt_state=opt_state,
             step=state.step + 1,
         )

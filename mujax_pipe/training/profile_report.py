@@ -145,7 +145,7 @@ def recommend(
     actors = 2 * config.num_actors
     more_actors = f"--num-actors {actors}, or " if config.num_envs % actors == 0 else ""
     advice = {
-        "compile": "train longer, or set JAX_COMPILATION_CACHE_DIR to a folder: the next run on "
+        "compile": "more --num-steps, or setting JAX_COMPILATION_CACHE_DIR to a folder: the next run on "
         "this machine then loads what this one compiled",
         "search": f"--num-envs {2 * config.num_envs} (a wider search costs less for each "
         f"environment){fewer} ({half})",
@@ -204,13 +204,17 @@ def _acting(profile: Profile) -> str:
 
 
 def _duration(profile: Profile) -> str:
-    text = f"{profile.seconds / 3600:.2f} h"
+    text = _readable(profile.seconds)
     if profile.seconds_at_limit > 1.1 * profile.seconds:
         text += (
-            f" (up to {profile.seconds_at_limit / 3600:.2f} h if evaluation episodes, now "
+            f" (up to {_readable(profile.seconds_at_limit)} if evaluation episodes, now "
             f"{profile.episode_length} steps, come to last {profile.episode_limit:,})"
         )
     return text
+
+
+def _readable(seconds: float) -> str:
+    return f"{seconds / 3600:.2f} h" if seconds >= 600 else f"{seconds:.0f} s"
 
 
 def _table(profile: Profile) -> Table:

@@ -147,7 +147,7 @@ class Saver:
         state.selection = Selection(config=state.selection.config, **rest["selection"])
         exact = self._roles.actors.restore(arrays["actors"])
         if not exact:
-            params = state.training.params
+            params = state.training.average
             state.replay = self._roles.replay.cut(
                 state.replay, lambda observation: self._roles.actors.value(params, observation)
             )

@@ -87,7 +87,7 @@ def start(roles: Roles, evaluation: EvaluationConfig, params: Params | None) -> 
         training=training,
         replay=roles.replay.init(),
         selection=Selection(config=evaluation),
-        best=jax.tree.map(np.array, training.params),
+        best=jax.tree.map(np.array, training.average),
     )
 
 
@@ -118,7 +118,7 @@ def run(roles: Roles, state: RunState, config: MuZeroConfig, num_steps: int) -> 
 
 def _act(roles: Roles, state: RunState, num_steps: int) -> Acted:
     training = state.training
-    chunk, episodes = roles.actors.act(training.params, training.step, num_steps)
+    chunk, episodes = roles.actors.act(training.average, training.step, num_steps)
     state.replay = roles.replay.add(state.replay, chunk)
     state.env_steps += chunk.reward.size
     return Acted(env_steps=state.env_steps, episodes=episodes)
@@ -133,7 +133,7 @@ def _learn(roles: Roles, state: RunState, until: int) -> Learned:
 
 
 def _evaluate(roles: Roles, state: RunState) -> Evaluated:
-    params = state.training.params
+    params = state.training.average
     played = roles.evaluator.play(params, state.training.step)
     score = float(np.mean(played.score))
     best = state.selection.update(score, state.step, state.env_steps)
