@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -226,6 +226,10 @@ for _algo in CONFIGS:
     )
 
 
+def _count(flag: str, help: str) -> Any:
+    return typer.Option(flag, metavar="N", help=help, parser=whole_number)
+
+
 @app.command()
 def play(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its best/.")],
@@ -236,30 +240,14 @@ def play(
         list[str] | None,
         typer.Option("--wrapper", help="Other wrappers than those trained with; may be repeated."),
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", metavar="N", help="How many.", parser=whole_number)
-    ] = 3,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            help="Seed of the first episode; the next has the next.",
-            parser=whole_number,
-        ),
-    ] = 0,
+    episodes: Annotated[int, _count("--episodes", "How many.")] = 3,
+    seed: Annotated[int, _count("--seed", "Of the first episode; others count on from it.")] = 0,
     record: Annotated[
         Path | None,
         typer.Option("--record", metavar="FILE", help="A .gif or .mp4 to film the episodes in."),
     ] = None,
     num_simulations: Annotated[
-        int | None,
-        typer.Option(
-            "--num-simulations",
-            metavar="N",
-            help="Simulations of each search, other than in training.",
-            parser=whole_number,
-        ),
+        int | None, _count("--num-simulations", "Of each search, other than in training.")
     ] = None,
 ) -> None:
     """Watch a trained policy in the terminal, or film it."""

@@ -105,6 +105,12 @@ class MuZeroConfig:
         high=1.0,
         panel="Targets",
     )
+    off_policy: str = setting(
+        "vtrace",
+        "How old data counts in value targets: less where the policy has changed, or in full.",
+        choices=("vtrace", "ignore"),
+        panel="Targets",
+    )
     after_terminal: str = setting(
         "absorbing",
         "What the model learns past a terminal state: zero value and reward, or nothing.",

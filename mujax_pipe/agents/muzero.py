@@ -78,6 +78,14 @@ class Algorithm(abc.ABC):
         _, value_logits = network.predict(network.represent(observation))
         return self.to_scalar(value_logits)
 
+    def policy_and_value(
+        self, params: Params, observation: Array, invalid_actions: Array
+    ) -> tuple[Array, Array]:
+        """Returns the network's policy over legal actions, [..., A], and value, [...]."""
+        root = self.root(params, observation)
+        logits = jnp.where(invalid_actions, -jnp.inf, root.prior_logits)
+        return jax.nn.softmax(logits), root.value
+
     def root(self, params: Params, observation: Array) -> mctx.RootFnOutput:
         """Returns the root of a search over observations [B, O]."""
         network = self.bind(params)

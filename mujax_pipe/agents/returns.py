@@ -15,15 +15,21 @@ from mujax_pipe.agents.values import scalar_to_probs
 from mujax_pipe.config import MuZeroConfig
 
 
-def value_targets(window: Transition, discount: float, n: int, td_lambda: float) -> Array:
-    """Returns n-step TD(lambda) returns of one window (Sutton & Barto 2018, eq. 12.18).
+def value_targets(
+    window: Transition, ratio: Array, discount: float, n: int, td_lambda: float
+) -> Array:
+    """Returns n-step V-trace targets of one window (Espeholt et al. 2018, eq. 1, IMPALA).
 
-    G[t] = r[t] + g[t] ((1 - lambda) V[t+1] + lambda G[t+1]), followed for n steps and closed by V;
-    with lambda = 1 the n-step return of Schrittwieser et al. 2020. g[t] is the discount, 0 where
-    the episode ended; a truncated step adds discount * bootstrap_value to its reward.
+    G[t] = V[t] + e[t], with e[t] = ratio[t] (d[t] + g[t] lambda e[t+1]) followed for n steps, and
+    d[t] = r[t] + g[t] V[t+1] - V[t]. With all ratios 1 this is the n-step TD(lambda) return, and
+    with lambda = 1 too that of Schrittwieser et al. 2020; where the policy of today would not take
+    the action of back then it is the value of the state. g[t] is the discount, 0 where the episode
+    ended; a truncated step adds discount * bootstrap_value to its reward.
 
     Args:
       window: one window, leading axis [K+n+1], with `value` to bootstrap from.
+      ratio: [K+n+1], how likely today's policy is to take each action, over how likely the acting
+        one was; at most 1.
       discount: per step.
       n: rewards summed before bootstrapping.
       td_lambda: 0 is one-step TD, 1 the n-step return.
@@ -33,11 +39,22 @@ def value_targets(window: Transition, discount: float, n: int, td_lambda: float)
     """
     continues = discount * window.discount * (1.0 - window.truncated)
     reward = window.reward + discount * window.truncated * window.bootstrap_value
-    returns = rlax.n_step_bootstrapped_returns(
-        r_t=reward[:-1], discount_t=continues[:-1], v_t=window.value[1:], n=n, lambda_t=td_lambda
-    )
+    delta = reward[:-1] + continues[:-1] * window.value[1:] - window.value[:-1]
+    trace = continues[:-1] * td_lambda
+    error = jnp.zeros_like(delta)
+    for _ in range(n):
+        error = ratio[:-1] * (delta + trace * jnp.append(error[1:], 0.0))
     num_states = window.reward.shape[0] - n
-    return returns[:num_states]
+    return (window.value[:-1] + error)[:num_states]
+
+
+def policy_ratio(today: Array, then: Array, action: Array) -> Array:
+    """Returns min(1, today(action) / then(action)), [...], of policies [..., A].
+
+    Clipped at 1, as V-trace has it: an action that has become likelier is simply on policy.
+    """
+    today, then = rlax.batched_index(today, action), rlax.batched_index(then, action)
+    return jnp.minimum(1.0, today / jnp.maximum(then, jnp.finfo(jnp.float32).tiny))
 
 
 def episode_masks(discount: Array, truncated: Array) -> tuple[Array, Array]:
@@ -58,18 +75,20 @@ def episode_masks(discount: Array, truncated: Array) -> tuple[Array, Array]:
     return alive, absorbed
 
 
-def make_targets(windows: Transition, config: MuZeroConfig) -> Targets:
-    """Builds the targets of a batch of windows, leading axes [N, K+n+1].
+def make_targets(windows: Transition, ratio: Array, config: MuZeroConfig) -> Targets:
+    """Builds the targets of a batch of windows and policy ratios, leading axes [N, K+n+1].
 
     Past a terminal state the model learns zero value and reward (`after_terminal="absorbing"`) or
     nothing ("masked"); past a truncation it always learns nothing, for the truth is unknown there.
     """
-    return jax.vmap(lambda window: _targets_of(window, config))(windows)
+    return jax.vmap(lambda window, ratio: _targets_of(window, ratio, config))(windows, ratio)
 
 
-def _targets_of(window: Transition, config: MuZeroConfig) -> Targets:
+def _targets_of(window: Transition, ratio: Array, config: MuZeroConfig) -> Targets:
     k = config.unroll_steps
-    returns = value_targets(window, config.discount, config.bootstrap_steps, config.td_lambda)
+    returns = value_targets(
+        window, ratio, config.discount, config.bootstrap_steps, config.td_lambda
+    )
     alive, absorbed = episode_masks(window.discount, window.truncated)
     learned = alive + absorbed if config.after_terminal == "absorbing" else alive
     bins = (config.num_bins, config.bin_limit)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -15,6 +16,7 @@ from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.returns import make_targets
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.training import evaluation, schedule
+from mujax_pipe.training.devices import acting_device, placed
 from mujax_pipe.training.experiment import ExperimentConfig
 from mujax_pipe.training.keys import Episodes, episode_seed
 from mujax_pipe.training.learner import make_optimizer
@@ -100,11 +102,12 @@ def measure_alone(
 ) -> dict[str, float]:
     """Returns the seconds of each compiled piece by itself, steady state."""
     config, spec, key = algorithm.config, algorithm.spec, jax.random.key(0)
-    params, step = state.training.params, state.training.step
+    params, step = state.training.average, np.asarray(state.training.step)
+    acting = placed(params, acting_device(config.actor_device))
     optimizer = make_optimizer(config)
 
     def learn(training, windows):  # type: ignore[no-untyped-def]
-        targets = make_targets(windows, config)
+        targets = make_targets(windows, jnp.ones_like(windows.value), config)
         grads, _ = jax.grad(algorithm.loss, has_aux=True)(training.params, targets)
         updates, _ = optimizer.update(grads, training.opt_state, training.params)
         return optax.apply_updates(training.params, updates)
@@ -130,7 +133,7 @@ def measure_alone(
 
     fresh = round(config.reanalyze_ratio * config.batch_size) > 0
     alone = {
-        "search": lambda: search(params, *roots),
+        "search": lambda: search(acting, *roots),
         "sample": lambda: sample(state.replay, key),
         "gradient": lambda: learn(state.training, windows),
         **({"reanalyze": lambda: refresh(params, windows)} if fresh else {}),
@@ -173,17 +176,18 @@ def evaluation_seconds(
         min(experiment.evaluation.num_episodes, evaluation._WIDTH),
         lambda index, episode: episode_seed(Episodes.SELECTION, index, episode),
     )
-    training, key = state.training, jax.random.key(0)
+    key, step = jax.random.key(0), np.asarray(state.training.step)
+    params = placed(state.training.average, acting_device(algorithm.config.actor_device))
     search = jax.jit(
         lambda params, observation, invalid: (
-            algorithm.search(params, key, observation, invalid, training.step, explore=False).action
+            algorithm.search(params, key, observation, invalid, step, explore=False).action
         )
     )
     observation, invalid = environments.reset()
 
     def one_step() -> None:
         nonlocal observation, invalid
-        action = np.asarray(search(training.params, observation, invalid))
+        action = np.asarray(search(params, observation, invalid))
         answer = environments.step(action)
         observation, invalid = answer.observation, answer.invalid_actions
 

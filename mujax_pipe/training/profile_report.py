@@ -16,6 +16,7 @@ from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training.experiment import ExperimentConfig
 
 _LABELS = {
+    "compile": "compiling",
     "search": "acting: search",
     "environment": "acting: environments",
     "add": "replay: add",
@@ -145,8 +146,8 @@ def recommend(
     actors = 2 * config.num_actors
     more_actors = f"--num-actors {actors}, or " if config.num_envs % actors == 0 else ""
     advice = {
-        "compile": "more --num-steps, or setting JAX_COMPILATION_CACHE_DIR to a folder: the next run on "
-        "this machine then loads what this one compiled",
+        "compile": "more --num-steps, or setting JAX_COMPILATION_CACHE_DIR to a folder: the next "
+        "run on this machine then loads what this one compiled",
         "search": f"--num-envs {2 * config.num_envs} (a wider search costs less for each "
         f"environment){fewer} ({half})",
         "environment": f"{more_actors}--replay-ratio {2 * config.replay_ratio:g} (half as many "
@@ -161,15 +162,13 @@ def recommend(
         "overhead": f"--num-envs {2 * config.num_envs} (each line of Python then serves twice as "
         f"many environment steps: {half})",
     }
-    what = "compiling" if largest == "compile" else _LABELS[largest]
-    return f"{what} has the largest share of the run ({shares[largest]:.0%}): try {advice[largest]}"
+    return f"{_LABELS[largest]} has the largest share of the run ({shares[largest]:.0%}): try {advice[largest]}"
 
 
 def show(profile: Profile) -> None:
     """Prints the table, what follows from it, and the recommendation."""
-    console = Console(highlight=False)
-    threads = runtime.threads() or 1
-    console.print(f"{profile.experiment.title}: where the time goes, {threads} XLA thread(s)")
+    console, title = Console(highlight=False), profile.experiment.title
+    console.print(f"{title}: where the time goes, {runtime.threads() or 1} XLA thread(s)")
     console.print(_table(profile))
     compiling = ", ".join(f"{k} {v:.1f} s" for k, v in profile.compile_seconds.items())
     lines = {
