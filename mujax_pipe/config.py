@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from mujax_pipe.errors import UserError, quoted
-from mujax_pipe.settings import setting, setting_fields, suggestion, validate
-
-T = TypeVar("T")
+from mujax_pipe.settings import setting, setting_fields, validate
 
 # Size presets (SPEC A12): embedding width, width of hidden layers, number of hidden layers.
 _SIZES = {
@@ -345,27 +343,3 @@ class SMZConfig(MuZeroConfig):
 
 # The registry of settings; `agents.ALGORITHMS` holds the mathematics under the same names.
 CONFIGS: dict[str, type[MuZeroConfig]] = {"gmz": GMZConfig, "smz": SMZConfig}
-
-
-def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | None = None) -> T:
-    """Builds a config from parsed YAML or options, naming `where` a bad key or value stands.
-
-    `size` is accepted for algorithms and applies before the other keys. Lists become tuples.
-
-    Raises:
-      UserError: an unknown key, a wrong type or a value out of range.
-    """
-    known = setting_fields(cls)
-    extra = ("size",) if issubclass(cls, MuZeroConfig) else ()
-    for key in values:
-        if key not in known and key not in extra:
-            raise UserError(f"{where}.{key}: unknown key{suggestion(key, (*known, *extra))}")
-    values = dict(values)
-    try:
-        base = cls() if base is None else base
-        if "size" in values:
-            base = base.with_size(values.pop("size"))  # type: ignore[attr-defined]
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return dataclasses.replace(base, **values)  # type: ignore[type-var]
-    except UserError as error:
-        raise UserError(f"{where}.{error}") from None

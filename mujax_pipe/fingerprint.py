@@ -36,7 +36,7 @@ _ENTRIES = ("training/cells.py", "resolve.py", "runtime.py")
 # parameters (`resolve.py` makes settings of them), name a place, or show progress.
 _HARMLESS = (
     *("__init__.py", "errors.py", "fingerprint.py", "layout.py", "normal_form.py", "params.py"),
-    *("sections.py", "settings.py", "strict_yaml.py", "training/progress.py"),
+    *("sections.py", "strict_yaml.py", "training/progress.py"),
     *("training/logs.py", "training/observers.py", "training/trackers.py"),
     *("training/writers.py", "training/writer_files.py"),
 )

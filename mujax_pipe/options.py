@@ -10,10 +10,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from mujax_pipe.config import CONFIGS, SIZES, MuZeroConfig, from_mapping
+from mujax_pipe.config import CONFIGS, SIZES, MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.settings import setting_fields, setting_types
+from mujax_pipe.settings import from_mapping, setting_fields, setting_types
 
 T = TypeVar("T")
 

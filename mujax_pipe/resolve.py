@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mujax_pipe.config import CONFIGS, MuZeroConfig, from_mapping
+from mujax_pipe.config import CONFIGS, MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import Cell
 from mujax_pipe.run_config import EvaluationConfig
+from mujax_pipe.settings import from_mapping
 
 
 def config(

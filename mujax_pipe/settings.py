@@ -7,9 +7,11 @@ import difflib
 import math
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from mujax_pipe.errors import UserError, quoted
+
+T = TypeVar("T")
 
 
 def setting(
@@ -84,3 +86,27 @@ def _type_name(kind: Any) -> str:
         return names[kind]
     item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
     return "a list of whole numbers, such as [128, 128]" if item is int else f"a list of {kind}"
+
+
+def from_mapping(cls: type[T], values: dict[str, Any], *, where: str, base: T | None = None) -> T:
+    """Builds a config from parsed YAML or options, naming `where` a bad key or value stands.
+
+    `size` is accepted for algorithms and applies before the other keys. Lists become tuples.
+
+    Raises:
+      UserError: an unknown key, a wrong type or a value out of range.
+    """
+    known = setting_fields(cls)
+    extra = ("size",) if hasattr(cls, "with_size") else ()
+    for key in values:
+        if key not in known and key not in extra:
+            raise UserError(f"{where}.{key}: unknown key{suggestion(key, (*known, *extra))}")
+    values = dict(values)
+    try:
+        base = cls() if base is None else base
+        if "size" in values:
+            base = base.with_size(values.pop("size"))  # type: ignore[attr-defined]
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return dataclasses.replace(base, **values)  # type: ignore[type-var]
+    except UserError as error:
+        raise UserError(f"{where}.{error}") from None

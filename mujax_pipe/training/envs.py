@@ -59,8 +59,10 @@ def make_environment(
             # An older version of an environment is the user's choice, and named in the results.
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             warnings.filterwarnings("ignore", message=".*out of date.*")
-            env = gym.make(env_id, render_mode=render_mode)
-    except (gym.error.Error, ModuleNotFoundError, ValueError) as error:
+            # Not every environment takes a render mode, not even None.
+            options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+            env = gym.make(env_id, **options)
+    except (gym.error.Error, ModuleNotFoundError, TypeError, ValueError) as error:
         raise UserError(
             f"environment {env_id!r} cannot be made: {_first_line(error)} Name a "
             "Gymnasium id such as CartPole-v1, or module:Name-v0 for one that a package adds"

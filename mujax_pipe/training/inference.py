@@ -12,9 +12,10 @@ import numpy as np
 from mujax_pipe.agents import ALGORITHMS
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import EnvironmentSpec, Params
-from mujax_pipe.config import CONFIGS, from_mapping
+from mujax_pipe.config import CONFIGS
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.layout import RunFiles
+from mujax_pipe.settings import from_mapping
 from mujax_pipe.training.checkpoint import load_metadata, load_params
 from mujax_pipe.training.keys import Purpose, key_for
 

@@ -140,7 +140,8 @@ def recommend(
       evaluation: present settings.
     """
     largest = max(shares, key=lambda name: shares[name])
-    half = f"saves up to {shares[largest] / 2:.0%} of the time"
+    share, half = (f"{shares[largest] / part:.0%}" for part in (1, 2))
+    half = f"saves up to {half} of the time"
     simulations, ratio = config.num_simulations, config.reanalyze_ratio
     fewer = f", or --num-simulations {simulations // 2}" if simulations > 1 else ""
     actors = 2 * config.num_actors
@@ -162,7 +163,7 @@ def recommend(
         "overhead": f"--num-envs {2 * config.num_envs} (each line of Python then serves twice as "
         f"many environment steps: {half})",
     }
-    return f"{_LABELS[largest]} has the largest share of the run ({shares[largest]:.0%}): try {advice[largest]}"
+    return f"{_LABELS[largest]} has the largest share of the run ({share}): try {advice[largest]}"
 
 
 def show(profile: Profile) -> None:
