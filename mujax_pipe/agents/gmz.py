@@ -62,7 +62,7 @@ class GMZ(muzero.Algorithm):
         return SearchOutput(
             action=output.action,
             policy_probs=output.action_weights,
-            value=output.search_tree.summary().value,
+            value=improved_value(output),
         )
 
     def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
@@ -118,3 +118,16 @@ class GMZ(muzero.Algorithm):
             value=self.to_scalar(value_logits),
         )
         return output, embedding
+
+
+def improved_value(output: mctx.PolicyOutput) -> Array:
+    """Returns the value of the improved policy at the root, [B]: sum over a of pi'(a) q(a).
+
+    Not the mean over simulations: sequential halving visits the actions that it considers equally
+    often, the worst as often as the best, so that mean is the value of acting at random once, and
+    to learn it biases every value down. Actions without a visit count with the network's value.
+    """
+    tree, summary = output.search_tree, output.search_tree.summary()
+    raw_value = tree.raw_values[:, tree.ROOT_INDEX, None]
+    completed = jnp.where(summary.visit_counts > 0, summary.qvalues, raw_value)
+    return jnp.sum(output.action_weights * completed, axis=-1)

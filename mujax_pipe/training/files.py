@@ -15,22 +15,18 @@ from mujax_pipe.errors import UserError
 
 
 def require_writable(directory: Path) -> None:
-    """Raises `UserError` unless files can be made in `directory`; leaves nothing behind."""
-    made: list[Path] = []
+    """Raises `UserError` unless `directory` can be written, or made where its parent is.
+
+    Makes nothing, so that a run that is refused leaves nothing behind.
+    """
     try:
-        for path in (*reversed(directory.parents), directory):
-            if not path.exists():
-                path.mkdir()
-                made.append(path)
-        with tempfile.TemporaryFile(dir=directory):
+        nearest = next(path for path in (directory, *directory.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         raise UserError(
             f"folder {directory} cannot be written ({error.strerror}): name another one"
         ) from None
-    finally:
-        for path in reversed(made):
-            path.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:

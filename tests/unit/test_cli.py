@@ -15,7 +15,7 @@ import pytest
 from mujax_pipe import cli
 from mujax_pipe.config import CONFIGS, GMZConfig
 from mujax_pipe.errors import UserError
-from mujax_pipe.run_config import EvaluationConfig
+from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.settings import setting_fields
 from mujax_pipe.training import adhoc, cells
 
@@ -80,7 +80,9 @@ def test_train_without_options_uses_the_defaults(
         "env_id": "ALE/Pong-v5",
         "wrappers": (),
         "seed": 0,
-        "directory": Path("checkpoints/gmz-ALE-Pong-v5-seed-0"),
+        "checkpointing": CheckpointingConfig(directory="checkpoints/gmz-ALE-Pong-v5-seed-0"),
+        "init_checkpoint": None,
+        "writers": (),
     }
 
 
@@ -92,7 +94,8 @@ def test_train_hands_over_what_was_asked_for(
         *("train", "gmz", "--env", "X-v0", "--seed", "3", "--num-steps", "2000", "--size", "XS"),
         *("--value-layer-sizes", "32,16", "--learning-rate", "1e-4", "--evaluate-every", "50"),
         *("--evaluate-episodes", "7", "--score-ema", "0.5", "--wrapper", "a", "--wrapper", "b"),
-        *("--after-terminal", "masked", "--directory", "here"),
+        *("--after-terminal", "masked", "--directory", "here", "--no-resume", "--wandb"),
+        *("--checkpoint-every", "9", "--init-checkpoint", "there", "--writer", "csv"),
     )
     assert (code, err) == (0, "")
     config = trained["config"]
@@ -103,7 +106,11 @@ def test_train_hands_over_what_was_asked_for(
     assert (config.learning_rate, config.after_terminal) == (1e-4, "masked")
     assert trained["evaluation"] == EvaluationConfig(every=50, num_episodes=7, ema=0.5)
     assert trained["wrappers"] == ("a", "b")
-    assert (trained["seed"], trained["directory"]) == (3, Path("here"))
+    assert (trained["seed"], trained["init_checkpoint"]) == (3, Path("there"))
+    assert trained["checkpointing"] == CheckpointingConfig(
+        directory="here", every_sec=9, resume=False, upload_to_wandb=True
+    )
+    assert trained["writers"] == ("csv", "wandb")
 
 
 def test_environment_steps_become_learner_steps(
@@ -111,7 +118,7 @@ def test_environment_steps_become_learner_steps(
 ) -> None:
     run(capsys, "train", "gmz", "--env", "X", "--num-env-steps", "50000", "--replay-ratio", "4")
     config = trained["config"]
-    assert config.num_learner_steps == config.learner_steps_owed(50_000) > 0
+    assert config.num_learner_steps == config.learner_steps_within(50_000) > 0
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_config_is_defaults_then_algorithm_then_overrides(tmp_path: Path) -> Non
 def test_learner_steps_follow_from_environment_steps(tmp_path: Path) -> None:
     params = load(tmp_path)
     config = params.config(params.cell("gmz", "cartpole", 0))
-    assert config.num_learner_steps == config.learner_steps_owed(20000)
+    assert config.num_learner_steps == config.learner_steps_within(20000)
     # The last evaluation falls on the last step, and there are no more than were asked for.
     every = params.evaluation_config(params.cell("gmz", "cartpole", 0)).every
     assert 6 * every < config.num_learner_steps <= 7 * every
