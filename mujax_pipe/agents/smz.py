@@ -8,6 +8,8 @@ of the afterstate does.
 
 from __future__ import annotations
 
+from typing import Any
+
 import distrax
 import jax
 import jax.numpy as jnp
@@ -93,8 +95,8 @@ class SMZ(muzero.Algorithm):
         code = jax.lax.stop_gradient(nearest_code(encoded))
         unrolled = self._unroll(network, targets, straight_through(encoded, code))
         weights = muzero.step_weights(config.unroll_steps)
-        # A transition is real when the state it leaves is.
-        real = targets.policy_mask[:, :-1]
+        # Past a terminal state too: the search walks on through its afterstates.
+        learned = targets.reward_mask
         terms = {
             "policy": (unrolled.policy, targets.policy_probs, targets.policy_mask, weights),
             "value": (unrolled.value, targets.value_probs, targets.value_mask, weights),
@@ -103,14 +105,14 @@ class SMZ(muzero.Algorithm):
             "afterstate_value": (
                 unrolled.afterstate_value,
                 targets.value_probs[:, :-1],
-                real,
+                learned,
                 weights[1:],
             ),
-            "chance": (unrolled.chance, code, real, weights[1:]),
+            "chance": (unrolled.chance, code, learned, weights[1:]),
         }
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
         distance = jnp.sum(jnp.square(encoded - code), axis=-1)
-        losses["commitment"] = jnp.mean(jnp.sum(weights[None, 1:] * real * distance, axis=-1))
+        losses["commitment"] = jnp.mean(jnp.sum(weights[None, 1:] * learned * distance, axis=-1))
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),
@@ -118,7 +120,7 @@ class SMZ(muzero.Algorithm):
             weights[1:],
         )
         metrics = muzero.policy_metrics(unrolled.policy, targets) | chance_metrics(
-            unrolled.chance, code, real
+            unrolled.chance, code, targets.policy_mask[:, :-1]
         )
         return muzero.weighted_loss(config, losses, metrics)
 
@@ -182,7 +184,7 @@ class SMZ(muzero.Algorithm):
         return output, embedding
 
 
-def most_visited_score(summary: mctx.SearchSummary, invalid_actions: Array) -> Array:
+def most_visited_score(summary: Any, invalid_actions: Array) -> Array:
     """Ranks actions by visits, equally visited ones by value, [B, A]; illegal ones come last."""
     values = jnp.where(summary.visit_counts > 0, summary.qvalues, -jnp.inf)
     # A rank below 1 orders actions within equal visits and never across.
@@ -198,7 +200,7 @@ def nearest_code(encoded: Array) -> Array:
 
 def straight_through(encoded: Array, code: Array) -> Array:
     """Has the value of `code` and the gradient of `encoded` (van den Oord et al. 2017)."""
-    return encoded + jax.lax.stop_gradient(code - encoded)
+    return code + (encoded - jax.lax.stop_gradient(encoded))
 
 
 def chance_metrics(chance_logits: Array, code: Array, mask: Array) -> Metrics:

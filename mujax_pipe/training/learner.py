@@ -94,7 +94,7 @@ class Learner:
         key = jax.random.fold_in(key_for(self._seed, Purpose.LEARN), state.step)
         sample_key, search_key = jax.random.split(key)
         windows = self._replay.sample(replay_state, sample_key)
-        windows, ratio = reanalyze(self._algorithm, state.average, search_key, windows, state.step)
+        windows, ratio = reanalyze(self._algorithm, state.params, search_key, windows, state.step)
         targets = make_targets(windows, ratio, self._algorithm.config)
         grads, metrics = jax.grad(self._algorithm.loss, has_aux=True)(state.params, targets)
         updates, opt_state = self._optimizer.update(grads, state.opt_state, state.params)
