@@ -55,6 +55,7 @@ class Actor:
       programs: shared by the actors of a run.
       environments: its own.
       index: which actor it is.
+      first: number of its first environment among those of all actors.
       observed: keep what was seen, for observers.
     """
 
@@ -64,11 +65,13 @@ class Actor:
         environments: Batch,
         *,
         index: int = 0,
+        first: int = 0,
         observed: bool = False,
     ):
         self._programs = programs
         self._environments = environments
         self._index = np.int32(index)
+        self._first = first
         self._observed = observed
         self.seen: list[dict[str, Any]] = []
         self._steps_taken = 0
@@ -136,7 +139,7 @@ class Actor:
     def _transition(
         self, params: Params, searched: SearchOutput, action: np.ndarray, answer: Step
     ) -> Transition:
-        _require_finite(answer)
+        _require_finite(answer, self._first)
         bootstrap_value = np.zeros(len(self._environments), np.float32)
         if answer.truncated.any():
             value = np.asarray(self._programs.value(params, answer.final_observation))
@@ -184,7 +187,13 @@ class Actors:
         self.value = programs.value
         self._observers = observers
         self._actors = [
-            Actor(programs, batch, index=index, observed=bool(observers))
+            Actor(
+                programs,
+                batch,
+                index=index,
+                first=sum(len(other) for other in batches[:index]),
+                observed=bool(observers),
+            )
             for index, batch in enumerate(batches)
         ]
         self._pool = concurrent.futures.ThreadPoolExecutor(len(batches), "actor")
@@ -232,7 +241,7 @@ def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _require_finite(answer: Step) -> None:
+def _require_finite(answer: Step, first: int) -> None:
     for name, array in (
         ("reward", answer.reward),
         ("observation", answer.observation),
@@ -242,5 +251,5 @@ def _require_finite(answer: Step) -> None:
         if bad.any():
             index = int(np.argwhere(bad)[0][0])
             raise RunError(
-                f"environment {index} returned a {name} that is not finite: {array[index]}"
+                f"environment {first + index} returned a {name} that is not finite: {array[index]}"
             )

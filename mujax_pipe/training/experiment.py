@@ -203,8 +203,9 @@ def _make_batches(experiment: ExperimentConfig, stack: contextlib.ExitStack) -> 
     config, seed = experiment.config, experiment.seed
     share = config.num_envs // config.num_actors
     batches: list[Batch] = []
-    for actor in range(config.num_actors):
-        first = actor * share
+    for _ in range(config.num_actors):
+        # A vector environment brings its own number.
+        first = sum(len(batch) for batch in batches)
 
         def seed_of(index: int, episode: int, first: int = first) -> int:
             return episode_seed(Episodes.TRAINING, seed, first + index, episode)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mujax_pipe.errors import RunError, UserError
+from mujax_pipe.errors import RunError
 from mujax_pipe.training.checkpoint import load_tree, save_tree
 from mujax_pipe.training.files import write_json
 
@@ -65,8 +65,12 @@ def load_latest(
         state = json.loads((generation / _STATE).read_text(encoding="utf-8"))
         if state.pop("key") != key:
             report(f"{directory} is of a run with other settings or source: starting anew")
-            shutil.rmtree(directory)
+            remove_latest(directory)
             return None
+        for path in _generations(directory):
+            # Or the next save would count it among the two to keep.
+            if int(path.name) > int(generation.name):
+                shutil.rmtree(path)
         return load_tree(generation / _ARRAYS), state
     if damaged:
         raise RunError(
@@ -76,20 +80,15 @@ def load_latest(
 
 
 def remove_latest(directory: Path) -> None:
-    """Removes the folder, for a run that is done."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Removes the folder, for a run that is done.
 
-
-def require_resumable(directory: Path, resume: bool) -> None:
-    """Clears what an earlier run left when not resuming.
-
-    Raises:
-      UserError: the folder is no folder of generations.
+    Under another name, so that a kill meanwhile leaves no generation that looks damaged.
     """
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory} is no folder: move it away")
-    if not resume:
-        remove_latest(directory)
+    gone = directory.with_name(f"{directory.name}.removed")
+    shutil.rmtree(gone, ignore_errors=True)
+    if directory.exists():
+        directory.rename(gone)
+        shutil.rmtree(gone)
 
 
 def run_key(*parts: Any) -> str:
@@ -117,6 +116,8 @@ def _fault(generation: Path) -> str | None:
     try:
         expected = json.loads((generation / _DIGESTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        expected = None
+    if not isinstance(expected, dict):
         return f"{_DIGESTS} cannot be read"
     found = _digests(generation)
     for name in sorted(set(expected) | set(found)):

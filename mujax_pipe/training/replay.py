@@ -72,12 +72,15 @@ class Replay:
         """
         newest = (state.current_index - 1) % self._length
         steps = state.experience
+        open_ = (steps.discount[:, newest] > 0.0) & ~steps.truncated[:, newest]
         bootstrap = value(steps.observation[:, newest])
         return state.replace(
             experience=dataclasses.replace(
                 steps,
-                truncated=steps.truncated.at[:, newest].set(steps.discount[:, newest] > 0.0),
-                bootstrap_value=steps.bootstrap_value.at[:, newest].set(bootstrap),
+                truncated=steps.truncated.at[:, newest].set(steps.truncated[:, newest] | open_),
+                bootstrap_value=steps.bootstrap_value.at[:, newest].set(
+                    jnp.where(open_, bootstrap, steps.bootstrap_value[:, newest])
+                ),
             )
         )
 

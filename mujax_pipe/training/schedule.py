@@ -107,7 +107,9 @@ def run(roles: Roles, state: RunState, config: MuZeroConfig, num_steps: int) -> 
         owed = min(config.learner_steps_owed(state.env_steps), num_steps)
         if state.evaluated < state.step and (state.step % every == 0 or state.step == num_steps):
             yield _evaluate(roles, state)
-        elif state.step == num_steps or state.selection.should_stop(state.step):
+        elif state.step == num_steps or (
+            state.evaluated == state.step and state.selection.should_stop(state.step)
+        ):
             return
         elif state.step < owed:
             next_evaluation = (state.step // every + 1) * every

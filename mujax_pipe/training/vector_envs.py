@@ -147,7 +147,7 @@ class VectorBatch:
 def _info_of(infos: dict[str, Any], index: int) -> dict[str, Any]:
     """Returns one environment's part of a vector info: `_key` says who has `key`."""
     return {
-        key: value[index]
+        key: _info_of(value, index) if isinstance(value, dict) else value[index]
         for key, value in infos.items()
         if not key.startswith("_") and (f"_{key}" not in infos or infos[f"_{key}"][index])
     }
