@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from mujax_pipe.training.experiment import ExperimentConfig, RunResult, run_experiment
     from mujax_pipe.training.inference import Policy, load_policy
     from mujax_pipe.training.learner import Learner
+    from mujax_pipe.training.observers import EnvLoopObserver, InfoKeysObserver
+    from mujax_pipe.training.profile import profile
+    from mujax_pipe.training.trackers import WandbWriter
+    from mujax_pipe.training.writers import ConsoleWriter, Logger, Writer, create_writer
 
 _HOME = {
     "mujax_pipe.agents": ("ALGORITHMS", "GMZ", "SMZ", "Algorithm", "algorithm_for"),
@@ -29,6 +33,10 @@ _HOME = {
     "mujax_pipe.training.experiment": ("ExperimentConfig", "RunResult", "run_experiment"),
     "mujax_pipe.training.inference": ("Policy", "load_policy"),
     "mujax_pipe.training.learner": ("Learner",),
+    "mujax_pipe.training.observers": ("EnvLoopObserver", "InfoKeysObserver"),
+    "mujax_pipe.training.profile": ("profile",),
+    "mujax_pipe.training.trackers": ("WandbWriter",),
+    "mujax_pipe.training.writers": ("ConsoleWriter", "Logger", "Writer", "create_writer"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -39,19 +47,27 @@ __all__ = [
     "Actor",
     "Algorithm",
     "CheckpointingConfig",
+    "ConsoleWriter",
+    "EnvLoopObserver",
     "EnvironmentSpec",
     "EvaluationConfig",
     "ExperimentConfig",
     "GMZConfig",
+    "InfoKeysObserver",
     "Learner",
+    "Logger",
     "MuZeroConfig",
     "Policy",
     "RunResult",
     "SMZConfig",
+    "WandbWriter",
+    "Writer",
     "algorithm_for",
+    "create_writer",
     "load_policy",
     "make_environment",
     "make_environment_spec",
+    "profile",
     "run_experiment",
 ]
 
