@@ -49,13 +49,13 @@ def test_a_bandit_of_two_arms_in_closed_form():
     """Eight simulations visit each arm four times, so that every Q value is known.
 
     The improved policy is softmax(logits + (c_visit + 4) c_scale q), q rescaled to [0, 1]; the
-    root's value is the mean of its own estimate and the eight rewards.
+    root's value is that of acting by it.
     """
     logits, rewards = jnp.array([[0.3, -0.2]]), jnp.array([[0.1, 0.7]])
     output = play_bandits(logits, rewards, num_simulations=8, value_scale=0.02, maxvisit_init=46.0)
     expected = jax.nn.softmax(logits + (46.0 + 4.0) * 0.02 * jnp.array([[0.0, 1.0]]))
     np.testing.assert_allclose(output.policy_probs, expected, rtol=1e-4)
-    np.testing.assert_allclose(output.value, (0.25 + 4 * 0.1 + 4 * 0.7) / 9, rtol=1e-5)
+    np.testing.assert_allclose(output.value, jnp.sum(expected * rewards, axis=-1), rtol=1e-4)
     np.testing.assert_array_equal(output.action, [1])
     assert output.action.dtype == jnp.int32
 

@@ -107,8 +107,8 @@ def random_window(seed, steps=9, terminated=(), truncated=(), bootstrap=0.0):
 def test_lambda_0_is_one_step_td_whatever_n(seed):
     one = random_window(seed)
     expected = one.reward[:5] + GAMMA * one.value[1:6]
-    np.testing.assert_allclose(targets_of(one, 4, 0.0), expected, rtol=1e-5)
-    np.testing.assert_allclose(targets_of(one, 1, 1.0)[:5], expected, rtol=1e-5)
+    np.testing.assert_allclose(targets_of(one, 4, 0.0), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(targets_of(one, 1, 1.0)[:5], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -121,7 +121,9 @@ def test_large_n_is_monte_carlo(seed):
 
 def test_discount_0_is_the_reward():
     one = random_window(0, truncated=[1], bootstrap=5)
-    np.testing.assert_allclose(targets_of(one, 4, discount=0.0), one.reward[:5], rtol=1e-5)
+    np.testing.assert_allclose(
+        targets_of(one, 4, discount=0.0), one.reward[:5], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("td_lambda", [1.0, 0.3, 0.0])
