@@ -21,7 +21,7 @@ from typing import Any, Self
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.settings import setting, setting_fields, validate
 
-# Size presets (SPEC A12): embedding width, width of hidden layers, number of hidden layers.
+# Size presets: embedding width, width of hidden layers, number of hidden layers.
 _SIZES = {
     "XS": (64, 64, 1),
     "S": (128, 128, 2),
@@ -162,7 +162,7 @@ class MuZeroConfig:
     )
     averaging: float = setting(
         0.99,
-        "Weight of the past in the averaged parameters that search uses (0: the newest).",
+        "Weight of the past in the averaged parameters that act and are scored (0: the newest).",
         low=0.0,
         high=0.9999,
         panel="Optimisation",

@@ -1,4 +1,4 @@
-"""Targets of the value, reward and policy from windows of replayed steps (SPEC A4).
+"""Targets of the value, reward and policy from windows of replayed steps.
 
 Inside a window episodes may end. A terminated step earns its reward and nothing after; a truncated
 one bootstraps from the value of the observation it led to; nothing of the next episode leaks in.

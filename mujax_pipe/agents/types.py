@@ -77,6 +77,6 @@ class TrainingState:
     """Everything a learner step changes."""
 
     params: Params
-    average: Params  # of params over the last steps: what searches, acts and is evaluated
+    average: Params  # of params over the last steps: what acts and is scored
     opt_state: Any
     step: Array  # [] int32

@@ -1,4 +1,4 @@
-"""Categorical values in symlog space (SPEC A5).
+"""Categorical values in symlog space.
 
 A scalar x becomes a distribution over D bins whose centres are evenly spaced in
 y = sign(x) log(1 + |x|), by integrating a normal around y over each bin (HL-Gauss; Farebrother et

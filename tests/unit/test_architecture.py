@@ -156,7 +156,7 @@ def report(title: str, lines: list[str]) -> str:
 
 def test_imports_point_one_way() -> None:
     wrong = wrong_imports()
-    assert not wrong, report("imports against DESIGN.md section 1:", wrong)
+    assert not wrong, report("imports against the arrows of CONTRIBUTING.md:", wrong)
 
 
 def test_every_module_belongs_to_a_layer() -> None:
