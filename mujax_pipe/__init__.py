@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from mujax_pipe.config import GMZConfig, MuZeroConfig, SMZConfig
     from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
     from mujax_pipe.training.actor import Actor
+    from mujax_pipe.training.environment_loop import EnvironmentLoop
     from mujax_pipe.training.envs import make_environment, make_environment_spec
     from mujax_pipe.training.experiment import ExperimentConfig, RunResult, run_experiment
-    from mujax_pipe.training.inference import Policy, load_policy
+    from mujax_pipe.training.inference import Policy, load_actor, load_policy
     from mujax_pipe.training.learner import Learner
     from mujax_pipe.training.observers import EnvLoopObserver, InfoKeysObserver
     from mujax_pipe.training.profile import profile
@@ -29,9 +30,10 @@ _HOME = {
     "mujax_pipe.config": ("GMZConfig", "MuZeroConfig", "SMZConfig"),
     "mujax_pipe.run_config": ("CheckpointingConfig", "EvaluationConfig"),
     "mujax_pipe.training.actor": ("Actor",),
+    "mujax_pipe.training.environment_loop": ("EnvironmentLoop",),
     "mujax_pipe.training.envs": ("make_environment", "make_environment_spec"),
     "mujax_pipe.training.experiment": ("ExperimentConfig", "RunResult", "run_experiment"),
-    "mujax_pipe.training.inference": ("Policy", "load_policy"),
+    "mujax_pipe.training.inference": ("Policy", "load_actor", "load_policy"),
     "mujax_pipe.training.learner": ("Learner",),
     "mujax_pipe.training.observers": ("EnvLoopObserver", "InfoKeysObserver"),
     "mujax_pipe.training.profile": ("profile",),
@@ -49,6 +51,7 @@ __all__ = [
     "CheckpointingConfig",
     "ConsoleWriter",
     "EnvLoopObserver",
+    "EnvironmentLoop",
     "EnvironmentSpec",
     "EvaluationConfig",
     "ExperimentConfig",
@@ -64,6 +67,7 @@ __all__ = [
     "Writer",
     "algorithm_for",
     "create_writer",
+    "load_actor",
     "load_policy",
     "make_environment",
     "make_environment_spec",

@@ -49,6 +49,9 @@ Wrappers = Annotated[
     typer.Option("--wrapper", help="Wrapper, such as flatten; repeat it, innermost first."),
 ]
 RunSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed.", parser=whole_number)]
+Threads = Annotated[
+    int, typer.Option("--threads", metavar="N", help="XLA threads.", parser=whole_number)
+]
 Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cells.")]
 
 
@@ -126,20 +129,16 @@ def _prepare(threads: int = 1) -> None:
     """Settles threads and numerics; must come before JAX is imported."""
     from mujax_pipe import runtime
 
+    check_value("--threads", threads, int, {"low": 1, "high": 1024})
     runtime.prepare(threads)
 
 
 def _train(
     chosen: Chosen,
     *,
-    env: Annotated[str, typer.Option("--env", help="Gymnasium id, such as CartPole-v1.")],
-    wrapper: Annotated[
-        list[str] | None,
-        typer.Option("--wrapper", help="Wrapper, such as flatten; repeat it, innermost first."),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed.", parser=whole_number)
-    ] = 0,
+    env: EnvId,
+    wrapper: Wrappers = None,
+    seed: RunSeed = 0,
     directory: Annotated[
         Path | None,
         typer.Option("--directory", help="Folder.", show_default=_directory("ALGO", "ENV", "SEED")),
@@ -170,13 +169,9 @@ def _train(
     wandb: Annotated[
         bool, typer.Option("--wandb", help="Log to W&B, and upload each new best.")
     ] = False,
-    threads: Annotated[
-        int,
-        typer.Option("--threads", metavar="N", help="XLA threads.", parser=whole_number),
-    ] = 1,
+    threads: Threads = 1,
 ) -> None:
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
-    check_value("--threads", threads, int, {"low": 1, "high": 1024})
     _prepare(threads)
     from mujax_pipe.training import adhoc
 
@@ -202,9 +197,16 @@ for _algo in CONFIGS:
     train_app.command(_algo, help=CONFIGS[_algo].__doc__)(with_settings(_train, _algo))
 
 
-def _profile(chosen: Chosen, *, env: EnvId, wrapper: Wrappers = None, seed: RunSeed = 0) -> None:
+def _profile(
+    chosen: Chosen,
+    *,
+    env: EnvId,
+    wrapper: Wrappers = None,
+    seed: RunSeed = 0,
+    threads: Threads = 1,
+) -> None:
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
-    _prepare()
+    _prepare(threads)
     from mujax_pipe.training.envs import environment_factory
     from mujax_pipe.training.experiment import ExperimentConfig
     from mujax_pipe.training.profile import profile

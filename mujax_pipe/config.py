@@ -328,6 +328,7 @@ class SMZConfig(MuZeroConfig):
         (1.0, 0.5, 0.25),
         "Acting temperatures of even parts of the run [M].",
         low=0.0,
+        high=10.0,
         panel="Search",
     )
     afterstate_value_weight: float = setting(

@@ -135,6 +135,10 @@ class StochasticNetwork(nnx.Module):
         return self.chance(afterstate), self.afterstate_value(afterstate)
 
     def encode(self, observation: Array, next_observation: Array) -> Array:
-        """Returns the encoding of what happened between two observations, [..., C], a softmax."""
+        """Returns the encoding of what happened between two observations, [..., C], a softmax.
+
+        The paper encodes the history up to the next observation, unbounded; two observations hold
+        what a Markov state needs, and a softmax keeps every encoding within reach of its code.
+        """
         pair = jnp.concatenate([observation, next_observation], axis=-1)
         return jax.nn.softmax(self.encoder(rlax.signed_logp1(pair)))

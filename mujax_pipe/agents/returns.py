@@ -102,4 +102,6 @@ def _targets_of(window: Transition, ratio: Array, config: MuZeroConfig) -> Targe
         reward_mask=learned[:k],
         value_mask=learned[: k + 1],
         policy_mask=alive[: k + 1],
+        # Where a truncated step led is not in replay, and zeros would say that the episode ended.
+        transition_mask=learned[:k] * (alive + absorbed)[1 : k + 1],
     )

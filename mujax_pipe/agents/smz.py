@@ -8,6 +8,7 @@ of the afterstate does.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import distrax
@@ -84,8 +85,8 @@ class SMZ(muzero.Algorithm):
     def temperature(self, step: Array) -> Array:
         """Returns the acting temperature, falling in even parts of the run [M, appendix D]."""
         values = jnp.asarray(self.config.temperatures, jnp.float32)
-        part = step * len(self.config.temperatures) // self.config.num_learner_steps
-        return values[jnp.clip(part, 0, len(self.config.temperatures) - 1)]
+        part = step // math.ceil(self.config.num_learner_steps / len(values))
+        return values[jnp.clip(part, 0, len(values) - 1)]
 
     def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
         """Equation 9 of the paper: MuZero's losses, afterstate value, chance prior, commitment."""
@@ -95,8 +96,6 @@ class SMZ(muzero.Algorithm):
         code = jax.lax.stop_gradient(nearest_code(encoded))
         unrolled = self._unroll(network, targets, straight_through(encoded, code))
         weights = muzero.step_weights(config.unroll_steps)
-        # Past a terminal state too: the search walks on through its afterstates.
-        learned = targets.reward_mask
         terms = {
             "policy": (unrolled.policy, targets.policy_probs, targets.policy_mask, weights),
             "value": (unrolled.value, targets.value_probs, targets.value_mask, weights),
@@ -105,14 +104,17 @@ class SMZ(muzero.Algorithm):
             "afterstate_value": (
                 unrolled.afterstate_value,
                 targets.value_probs[:, :-1],
-                learned,
+                # Past a terminal state too: the search walks on through its afterstates.
+                targets.reward_mask,
                 weights[1:],
             ),
-            "chance": (unrolled.chance, code, learned, weights[1:]),
+            "chance": (unrolled.chance, code, targets.transition_mask, weights[1:]),
         }
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
         distance = jnp.sum(jnp.square(encoded - code), axis=-1)
-        losses["commitment"] = jnp.mean(jnp.sum(weights[None, 1:] * learned * distance, axis=-1))
+        losses["commitment"] = jnp.mean(
+            jnp.sum(weights[None, 1:] * targets.transition_mask * distance, axis=-1)
+        )
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),

@@ -61,6 +61,7 @@ class Targets:
     reward_mask: Array  # [N, K] float32: 1 where the target counts
     value_mask: Array  # [N, K+1]
     policy_mask: Array  # [N, K+1]
+    transition_mask: Array  # [N, K]: 1 where it counts and where it led is known
 
 
 @record

@@ -1,35 +1,29 @@
-"""Actors: search in every environment, one step at a time, and record a chunk for replay."""
+"""The actor: chooses actions by a search that explores."""
 
 from __future__ import annotations
 
-import concurrent.futures
-import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from mujax_pipe.agents.muzero import Algorithm
-from mujax_pipe.agents.types import Array, Params, SearchOutput, Transition
-from mujax_pipe.errors import RunError
+from mujax_pipe.agents.types import Array, EnvironmentSpec, Params, SearchOutput
+from mujax_pipe.errors import UserError
 from mujax_pipe.training.devices import acting_device, placed
-from mujax_pipe.training.envs import Step
 from mujax_pipe.training.keys import Purpose, key_for
-from mujax_pipe.training.observers import EnvLoopObserver
-from mujax_pipe.training.vector_envs import Batch
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Episode:
-    """A finished episode."""
+class Actor:
+    """Searches with exploration and draws actions; a draw depends on seed, stream and count alone.
 
-    episode_return: float
-    length: int
+    The environment loops of a run share one, each with a stream of its own: the search is compiled
+    once. `update` comes before the first use.
 
-
-class ActingPrograms:
-    """The compiled search and value that all actors of a run share."""
+    Args:
+      algorithm: whose search it is.
+      seed: of the exploration.
+    """
 
     def __init__(self, algorithm: Algorithm, seed: int):
         def search(
@@ -37,219 +31,73 @@ class ActingPrograms:
             step: Array,
             observation: Array,
             invalid_actions: Array,
-            actor: Array,
-            counter: Array,
+            stream: Array,
+            count: Array,
         ) -> SearchOutput:
-            key = jax.random.fold_in(key_for(seed, Purpose.ACT), actor)
-            key = jax.random.fold_in(key, counter)
+            key = jax.random.fold_in(key_for(seed, Purpose.ACT), stream)
+            key = jax.random.fold_in(key, count)
             return algorithm.search(params, key, observation, invalid_actions, step, explore=True)
 
-        self.search = jax.jit(search)
-        self.value = jax.jit(algorithm.value)
+        self.spec = algorithm.spec
+        self._search = jax.jit(search)
+        self._value = jax.jit(algorithm.value)
+        self._device = acting_device(algorithm.config.actor_device)
+        self._count = 0
 
+    def update(self, params: Params, step: Array) -> None:
+        """Takes the parameters to act with, and the learner step [] that schedules go by."""
+        self._params, self._step = placed((params, step), self._device)
 
-class Actor:
-    """Acts with exploration in a batch of environments; a draw depends on seed and step alone.
+    def search(
+        self, observation: np.ndarray, invalid_actions: np.ndarray, stream: np.int32, count: int
+    ) -> SearchOutput:
+        """Plans from observations [B, O] under a mask [B, A]; `count` numbers the draws."""
+        return self._search(
+            self._params, self._step, observation, invalid_actions, stream, np.int32(count)
+        )
 
-    Args:
-      programs: shared by the actors of a run.
-      environments: its own.
-      index: which actor it is.
-      first: number of its first environment among those of all actors.
-      observed: keep what was seen, for observers.
-    """
+    def value(self, observation: np.ndarray) -> np.ndarray:
+        """Returns the network's value of observations, [B, O] -> [B]."""
+        return np.asarray(self._value(self._params, observation))
 
-    def __init__(
-        self,
-        programs: ActingPrograms,
-        environments: Batch,
-        *,
-        index: int = 0,
-        first: int = 0,
-        observed: bool = False,
-    ):
-        self._programs = programs
-        self._environments = environments
-        self._index = np.int32(index)
-        self._first = first
-        self._observed = observed
-        self.seen: list[dict[str, Any]] = []
-        self._steps_taken = 0
-        self._observation, self._invalid = environments.reset()
-        self._returns = np.zeros(len(environments))
-        self._lengths = np.zeros(len(environments), np.int64)
-
-    def act(self, params: Params, step: Array, num_steps: int) -> tuple[Transition, list[Episode]]:
-        """Takes `num_steps` in each environment.
+    def act(self, observation: Any, invalid_actions: Any = None) -> Any:
+        """Draws an action for one observation [O], or actions [B] for a batch [B, O].
 
         Args:
-          params: of the network.
-          step: [], learner steps taken.
-          num_steps: T.
-
-        Returns:
-          Transitions with leading axes [B, T], as NumPy arrays, and the episodes that ended.
+          observation: as the environment returns it.
+          invalid_actions: [A] or [B, A], true = illegal; all legal if None.
         """
-        rows, episodes = [], []
-        self.seen = []
-        for _ in range(num_steps):
-            searched = self._programs.search(
-                params,
-                step,
-                self._observation,
-                self._invalid,
-                self._index,
-                np.int32(self._steps_taken),
-            )
-            action = np.asarray(searched.action)
-            answer = self._environments.step(action)
-            rows.append(self._transition(params, searched, action, answer))
-            if self._observed:
-                self.seen.append(
-                    {
-                        "observation": self._observation,
-                        "action": action,
-                        "policy_probs": rows[-1].policy_probs,
-                        "answer": answer,
-                    }
-                )
-            episodes += self._count(answer)
-            self._observation, self._invalid = answer.observation, answer.invalid_actions
-            self._steps_taken += 1
-        return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *rows), episodes
-
-    def snapshot(self) -> dict[str, Any]:
-        """Returns all that `restore` needs, as arrays."""
-        return {
-            "environments": self._environments.snapshot(),
-            "steps_taken": np.int64(self._steps_taken),
-            "returns": self._returns.copy(),
-            "lengths": self._lengths.copy(),
-        }
-
-    def restore(self, saved: dict[str, Any]) -> bool:
-        """Goes on from a snapshot; returns whether the open episodes could be brought back."""
-        self._observation, self._invalid = self._environments.restore(saved["environments"])
-        self._steps_taken = int(saved["steps_taken"])
-        if self._environments.exact_resume:
-            self._returns = np.array(saved["returns"])
-            self._lengths = np.array(saved["lengths"])
-        return self._environments.exact_resume
-
-    def _transition(
-        self, params: Params, searched: SearchOutput, action: np.ndarray, answer: Step
-    ) -> Transition:
-        _require_finite(answer, self._first)
-        bootstrap_value = np.zeros(len(self._environments), np.float32)
-        if answer.truncated.any():
-            value = np.asarray(self._programs.value(params, answer.final_observation))
-            bootstrap_value = np.where(answer.truncated, value, bootstrap_value)
-        return Transition(
-            observation=self._observation,
-            action=action,
-            reward=answer.reward,
-            discount=1.0 - answer.terminated.astype(np.float32),
-            truncated=answer.truncated,
-            bootstrap_value=bootstrap_value,
-            invalid_actions=self._invalid,
-            policy_probs=np.asarray(searched.policy_probs),
-            value=np.asarray(searched.value),
-        )
-
-    def _count(self, answer: Step) -> list[Episode]:
-        self._returns += answer.reward
-        self._lengths += 1
-        ended = np.flatnonzero(answer.terminated | answer.truncated)
-        episodes = [
-            Episode(episode_return=float(self._returns[i]), length=int(self._lengths[i]))
-            for i in ended
-        ]
-        self._returns[ended], self._lengths[ended] = 0.0, 0
-        return episodes
+        batch, mask, single = as_batch(self.spec, observation, invalid_actions)
+        action = np.asarray(self.search(batch, mask, np.int32(0), self._count).action)
+        self._count += 1
+        return int(action[0]) if single else action
 
 
-class Actors:
-    """Actors side by side on threads; they meet after each chunk, so timing cannot matter.
+def as_batch(
+    spec: EnvironmentSpec, observation: Any, invalid_actions: Any
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Returns observations [B, O], their mask [B, A], and whether it was a single one.
 
-    Rows of a chunk are in the order of the actors. Observers see it when all have met: each step of
-    all environments at once.
+    Raises:
+      UserError: a shape that does not fit.
     """
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        batches: Sequence[Batch],
-        seed: int,
-        observers: Sequence[EnvLoopObserver] = (),
-    ):
-        programs = ActingPrograms(algorithm, seed)
-        self._device = acting_device(algorithm.config.actor_device)
-        self.value = programs.value
-        self._observers = observers
-        self._actors = [
-            Actor(
-                programs,
-                batch,
-                index=index,
-                first=sum(len(other) for other in batches[:index]),
-                observed=bool(observers),
-            )
-            for index, batch in enumerate(batches)
-        ]
-        self._pool = concurrent.futures.ThreadPoolExecutor(len(batches), "actor")
-
-    def act(self, params: Params, step: Array, num_steps: int) -> tuple[Transition, list[Episode]]:
-        """Takes `num_steps` in each environment; see `Actor.act`."""
-        params, step = placed((params, step), self._device)
-        results = list(
-            self._pool.map(lambda actor: actor.act(params, step, num_steps), self._actors)
+    batch = np.asarray(observation, np.float32)
+    single = batch.ndim == 1
+    batch = np.atleast_2d(batch)
+    if batch.shape[1:] != (spec.observation_dim,):
+        raise UserError(
+            f"observation has shape {np.shape(observation)}: allowed are "
+            f"({spec.observation_dim},) and (B, {spec.observation_dim})"
         )
-        for time in range(num_steps if self._observers else 0):
-            seen = _joined([actor.seen[time] for actor in self._actors])
-            for observer in self._observers:
-                observer.observe(**seen)
-        chunks = [chunk for chunk, _ in results]
-        chunk = jax.tree.map(lambda *rows: np.concatenate(rows), *chunks)
-        return chunk, [episode for _, episodes in results for episode in episodes]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Returns the snapshots of all actors."""
-        return {str(i): actor.snapshot() for i, actor in enumerate(self._actors)}
-
-    def restore(self, saved: dict[str, Any]) -> bool:
-        """Goes on from a snapshot; returns whether every open episode could be brought back."""
-        exact = [actor.restore(saved[str(i)]) for i, actor in enumerate(self._actors)]
-        return all(exact)
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self._pool.shutdown()
-
-
-def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What several actors saw in one step, as if one had."""
-    answers = [one["answer"] for one in seen]
-    arrays = {
-        field.name: np.concatenate([getattr(answer, field.name) for answer in answers])
-        for field in dataclasses.fields(Step)
-        if field.name != "final_info"
-    }
-    answer = Step(final_info=[info for a in answers for info in a.final_info], **arrays)
-    names = ("observation", "action", "policy_probs")
-    return {name: np.concatenate([one[name] for one in seen]) for name in names} | {
-        "answer": answer
-    }
-
-
-def _require_finite(answer: Step, first: int) -> None:
-    for name, array in (
-        ("reward", answer.reward),
-        ("observation", answer.observation),
-        ("observation", answer.final_observation),
-    ):
-        bad = ~np.isfinite(array)
-        if bad.any():
-            index = int(np.argwhere(bad)[0][0])
-            raise RunError(
-                f"environment {first + index} returned a {name} that is not finite: {array[index]}"
+    mask = np.zeros((len(batch), spec.num_actions), bool)
+    if invalid_actions is not None:
+        given = np.asarray(invalid_actions, bool)
+        if given.shape not in {mask.shape, mask.shape[1:]}:
+            raise UserError(
+                f"invalid_actions has shape {given.shape}: allowed are {mask.shape[1:]} and "
+                f"{mask.shape}"
             )
+        mask |= given
+    if mask.all(axis=1).any():
+        raise UserError("invalid_actions rules out every action: at least one must be legal")
+    return batch, mask, single

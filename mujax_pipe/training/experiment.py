@@ -19,8 +19,8 @@ from mujax_pipe.fingerprint import source_digest
 from mujax_pipe.layout import RunFiles
 from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.training import schedule
-from mujax_pipe.training.actor import Actors
 from mujax_pipe.training.checkpoint import save_best
+from mujax_pipe.training.environment_loop import EnvironmentLoops
 from mujax_pipe.training.envs import EnvironmentFactory
 from mujax_pipe.training.evaluation import Evaluator
 from mujax_pipe.training.files import require_writable, write_csv, write_json
@@ -232,11 +232,11 @@ def _make_roles(
         experiment.evaluation.score_metric,
     )
     stack.callback(evaluator.close)
-    actors = Actors(algorithm, batches, experiment.seed, experiment.observers)
-    stack.callback(actors.close)
+    loops = EnvironmentLoops(algorithm, batches, experiment.seed, experiment.observers)
+    stack.callback(loops.close)
     replay = Replay(experiment.config, algorithm.spec)
     learner = Learner(algorithm, replay, experiment.seed)
-    return schedule.Roles(actors=actors, learner=learner, replay=replay, evaluator=evaluator)
+    return schedule.Roles(loops=loops, learner=learner, replay=replay, evaluator=evaluator)
 
 
 def _initial_params(experiment: ExperimentConfig, algorithm: Algorithm) -> Any:

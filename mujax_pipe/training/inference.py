@@ -16,8 +16,10 @@ from mujax_pipe.config import CONFIGS
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.layout import RunFiles
 from mujax_pipe.settings import from_mapping
+from mujax_pipe.training.actor import Actor, as_batch
 from mujax_pipe.training.checkpoint import load_metadata, load_params
 from mujax_pipe.training.keys import Purpose, key_for
+from mujax_pipe.training.model_store import local_copy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,40 +42,42 @@ class Policy:
 
     def search(self, observation: Any, invalid_actions: Any = None) -> tuple[Any, Any, Any]:
         """Returns (action, policy_probs, value): int, [A] and float, or [B], [B, A] and [B]."""
-        spec = self.algorithm.spec
-        batch = np.asarray(observation, np.float32)
-        single = batch.ndim == 1
-        batch = np.atleast_2d(batch)
-        if batch.shape[1:] != (spec.observation_dim,):
-            raise UserError(
-                f"observation has shape {np.shape(observation)}: allowed are "
-                f"({spec.observation_dim},) and (B, {spec.observation_dim})"
-            )
-        mask = np.zeros((len(batch), spec.num_actions), bool)
-        if invalid_actions is not None:
-            mask |= np.asarray(invalid_actions, bool)
+        batch, mask, single = as_batch(self.algorithm.spec, observation, invalid_actions)
         output = _search(self.algorithm, self.params, batch, mask)
         action, probs, value = map(np.asarray, (output.action, output.policy_probs, output.value))
         return (int(action[0]), probs[0], float(value[0])) if single else (action, probs, value)
 
+    def actor(self, seed: int = 0) -> Actor:
+        """Returns an actor that explores with this network as training did at its step."""
+        actor = Actor(self.algorithm, seed)
+        actor.update(self.params, np.int32(self.metadata["step"]))
+        return actor
 
-def load_policy(run: str | Path, *, like: Params | None = None) -> Policy:
+
+def load_policy(run: str | Path | Any, *, like: Params | None = None) -> Policy:
     """Loads the best checkpoint of a run.
 
     Args:
-      run: the folder of a run, or its `best/` folder.
+      run: the folder of a run, its `best/` folder, or a W&B artifact, as an object or by name:
+        `entity/project/name:version`. The latter is downloaded.
       like: parameters, or their shapes, that it must have; by default what its settings say.
 
     Raises:
       UserError: no checkpoint there, or one that this version cannot read.
     """
-    best = RunFiles(Path(run)).best
-    directory = best if best.is_dir() else Path(run)
+    run = local_copy(run)
+    best = RunFiles(run).best
+    directory = best if best.is_dir() else run
     metadata = load_metadata(directory)
     algorithm = _algorithm_of(metadata, directory)
     if like is None:
         like = jax.eval_shape(lambda: algorithm.init(jax.random.key(0)))
     return Policy(algorithm=algorithm, params=load_params(directory, like), metadata=metadata)
+
+
+def load_actor(run: str | Path | Any, seed: int = 0) -> Actor:
+    """Loads the best checkpoint of a run, see `load_policy`, to act with exploration."""
+    return load_policy(run).actor(seed)
 
 
 def _algorithm_of(metadata: dict[str, Any], directory: Path) -> Algorithm:

@@ -33,7 +33,7 @@ class Saver:
 
     Args:
       directory: of `latest/`.
-      roles: of the run; the actors are saved with it.
+      roles: of the run; the environment loops are saved with it.
       state: of the run.
       key: see `latest.run_key`.
       every_sec: seconds between saves; 0 saves only at the end and when stopped.
@@ -124,7 +124,7 @@ class Saver:
             "training": _leaves(state.training),
             "replay": _leaves(state.replay),
             "best": state.best,
-            "actors": self._roles.actors.snapshot(),
+            "loops": self._roles.loops.snapshot(),
         }
         selection = dataclasses.asdict(state.selection)
         selection.pop("config")
@@ -145,12 +145,11 @@ class Saver:
         state.step, state.env_steps = rest["step"], rest["env_steps"]
         state.curve = [(int(a), int(b), float(c)) for a, b, c in rest["curve"]]
         state.selection = Selection(config=state.selection.config, **rest["selection"])
-        exact = self._roles.actors.restore(arrays["actors"])
+        exact = self._roles.loops.restore(arrays["loops"])
         if not exact:
-            params = state.training.average
-            state.replay = self._roles.replay.cut(
-                state.replay, lambda observation: self._roles.actors.value(params, observation)
-            )
+            actor = self._roles.loops.actor
+            actor.update(state.training.average, state.training.step)
+            state.replay = self._roles.replay.cut(state.replay, actor.value)
             self._report("the environments cannot be rebuilt: their open episodes are cut here")
 
     def _notice(self, number: int, frame: FrameType | None) -> None:

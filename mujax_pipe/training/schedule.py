@@ -17,7 +17,7 @@ import numpy as np
 from mujax_pipe.agents.types import Params, TrainingState
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.training.actor import Actors, Episode
+from mujax_pipe.training.environment_loop import EnvironmentLoops, Episode
 from mujax_pipe.training.evaluation import Evaluator, Selection
 from mujax_pipe.training.learner import Learner
 from mujax_pipe.training.replay import Replay
@@ -27,7 +27,7 @@ from mujax_pipe.training.replay import Replay
 class Roles:
     """Who does what in a run."""
 
-    actors: Actors
+    loops: EnvironmentLoops
     learner: Learner
     replay: Replay
     evaluator: Evaluator
@@ -35,7 +35,7 @@ class Roles:
 
 @dataclasses.dataclass(kw_only=True)
 class RunState:
-    """What changes while a run goes on, besides what the actors hold."""
+    """What changes while a run goes on, besides what the loops hold."""
 
     training: TrainingState
     replay: Any
@@ -120,7 +120,7 @@ def run(roles: Roles, state: RunState, config: MuZeroConfig, num_steps: int) -> 
 
 def _act(roles: Roles, state: RunState, num_steps: int) -> Acted:
     training = state.training
-    chunk, episodes = roles.actors.act(training.average, training.step, num_steps)
+    chunk, episodes = roles.loops.act(training.average, training.step, num_steps)
     state.replay = roles.replay.add(state.replay, chunk)
     state.env_steps += chunk.reward.size
     return Acted(env_steps=state.env_steps, episodes=episodes)

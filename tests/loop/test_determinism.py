@@ -19,7 +19,7 @@ import pytest
 import mujax_pipe
 from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training import schedule
-from mujax_pipe.training.actor import Actors
+from mujax_pipe.training.environment_loop import EnvironmentLoops
 from mujax_pipe.training.envs import EnvironmentBatch
 from mujax_pipe.training.evaluation import Evaluator
 from mujax_pipe.training.keys import Episodes, episode_seed
@@ -213,7 +213,7 @@ def parts():
 
 def train_here(parts, num_steps=12, **evaluation):
     roles = schedule.Roles(
-        actors=Actors(parts.algorithm, [parts.environments], 0),
+        loops=EnvironmentLoops(parts.algorithm, [parts.environments], 0),
         learner=parts.learner,
         replay=parts.replay,
         evaluator=parts.evaluator,
@@ -221,7 +221,7 @@ def train_here(parts, num_steps=12, **evaluation):
     settings = EvaluationConfig(num_episodes=2, **evaluation)
     state = schedule.start(roles, settings, None)
     events = list(schedule.run(roles, state, parts.config, num_steps))
-    roles.actors.close()
+    roles.loops.close()
     return state, sum(isinstance(event, schedule.Evaluated) for event in events)
 
 

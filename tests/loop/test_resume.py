@@ -18,7 +18,8 @@ from mujax_pipe.errors import RunError, StoppedError
 from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.training import experiment as experiment_module
 from mujax_pipe.training import schedule
-from mujax_pipe.training.actor import ActingPrograms, Actors
+from mujax_pipe.training.actor import Actor
+from mujax_pipe.training.environment_loop import EnvironmentLoops
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.evaluation import Evaluator
 from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
@@ -60,7 +61,7 @@ class Run:
             for n in range(config.num_actors)
         ]
         self.roles = schedule.Roles(
-            actors=Actors(programs.algorithm, batches, SEED),
+            loops=EnvironmentLoops(programs.algorithm, batches, SEED),
             learner=programs.learner,
             replay=programs.replay,
             evaluator=programs.evaluator,
@@ -83,7 +84,7 @@ class Run:
 
     def finish(self):
         events = list(self.events())
-        self.roles.actors.close()
+        self.roles.loops.close()
         return events
 
     def seen(self):
@@ -93,7 +94,7 @@ class Run:
             "training": jax.tree.map(np.array, state.training),
             "replay": jax.tree.map(np.array, state.replay),
             "best": state.best,
-            "actors": self.roles.actors.snapshot(),
+            "loops": self.roles.loops.snapshot(),
             "counts": (state.step, state.env_steps),
             "curve": state.curve,
             "selection": dataclasses.asdict(state.selection),
@@ -116,7 +117,7 @@ def make_programs(algorithm_of, config, factory, **evaluation):
         learner=learner,
         params=jax.tree.map(np.array, learner.init().params),
         evaluator=Evaluator(algorithm, factory, Episodes.SELECTION, 3),
-        acting=ActingPrograms(algorithm, SEED),
+        actor=Actor(algorithm, SEED),
     )
 
 
@@ -126,7 +127,7 @@ def share_programs(monkeypatch):
 
     def share(programs):
         monkeypatch.setattr(
-            "mujax_pipe.training.actor.ActingPrograms", lambda algorithm, seed: programs.acting
+            "mujax_pipe.training.environment_loop.Actor", lambda algorithm, seed: programs.actor
         )
         return programs
 
@@ -153,9 +154,9 @@ def stopped_run(programs, directory, stops):
                 run.saver.save()
                 break
         else:
-            run.roles.actors.close()
+            run.roles.loops.close()
             return run, events
-        run.roles.actors.close()
+        run.roles.loops.close()
 
 
 def compare(programs, directory, stops):
@@ -195,7 +196,7 @@ def test_going_back_to_an_older_save_comes_to_the_same(walks, share_programs, tm
             crashed.saver.save()
         if len(events) == 16:
             break
-    crashed.roles.actors.close()
+    crashed.roles.loops.close()
     again = Run(walks, tmp_path / "crashed")
     rest = again.finish()
     assert events[:9] + rest == expected
@@ -284,7 +285,7 @@ def test_open_episodes_that_cannot_be_rebuilt_are_cut(share_programs, tmp_path):
             break
     before = jax.tree.map(np.array, run.state.replay.experience)
     run.saver.save()
-    run.roles.actors.close()
+    run.roles.loops.close()
 
     again = Run(programs, tmp_path)
     after = jax.tree.map(np.array, again.state.replay.experience)

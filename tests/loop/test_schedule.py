@@ -19,9 +19,9 @@ class Tape:
     def __init__(self, scores=()):
         self.events = []
         self._scores = iter(scores)
-        self.roles = schedule.Roles(actors=self, learner=self, replay=self, evaluator=self)
+        self.roles = schedule.Roles(loops=self, learner=self, replay=self, evaluator=self)
 
-    # Actor
+    # Environment loops
     def act(self, params, step, num_steps):
         self.events.append(("act", params, num_steps))
         assert step == params

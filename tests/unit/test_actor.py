@@ -1,156 +1,66 @@
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
-from mujax_pipe.errors import RunError
-from mujax_pipe.training.actor import ActingPrograms, Actor
+from mujax_pipe.agents.gmz import GMZ
+from mujax_pipe.errors import UserError
+from mujax_pipe.training.checkpoint import save_best
+from mujax_pipe.training.environment_loop import EnvironmentLoop
 from mujax_pipe.training.envs import EnvironmentBatch
-from mujax_pipe.training.replay import empty_transition
-from tests.fakes import SPEC, Linear, Walk, tiny_config
+from mujax_pipe.training.inference import load_actor, load_policy
+from tests.fakes import SPEC, Walk, tiny_config
 
-PARAMS = {"w": np.array([2.0, -1.0], np.float32)}
-STEP = np.int32(0)
-
-
-def make_actor(seed=0, size=2, factory=Walk, index=0, **settings):
-    made = []
-
-    def make(index):
-        made.append(factory(**settings))
-        return made[-1]
-
-    environments = EnvironmentBatch(make, size, lambda index, episode: 100 * index + episode)
-    programs = ActingPrograms(Linear(tiny_config(), SPEC), seed)
-    return Actor(programs, environments, index=index), made
+OBSERVATIONS = np.array([[0.5, -2.0], [3.0, 1.0], [0.0, 0.0], [-1.0, 4.0]])
 
 
 @pytest.fixture(scope="module")
-def played():
-    """Ten steps of two environments whose episodes of three steps are cut."""
-    actor, made = make_actor(length=3, ends="truncated")
-    chunk, episodes = actor.act(PARAMS, STEP, 10)
-    return chunk, episodes, made
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    config = tiny_config()
+    metadata = {
+        "algorithm": "gmz",
+        "config": dataclasses.asdict(config),
+        "environment_spec": SPEC._asdict(),
+        "step": 3,
+    }
+    save_best(directory / "best", GMZ(config, SPEC).init(jax.random.key(0)), metadata)
+    return directory
 
 
-def test_a_chunk_has_the_shapes_and_types_that_replay_stores(played):
-    chunk, _, _ = played
-    kinds = jax.tree.map(lambda x: (x.shape, x.dtype), chunk)
-    assert kinds == jax.tree.map(lambda x: ((2, 10, *x.shape), x.dtype), empty_transition(SPEC))
+def drawn(actor, times=8):
+    return np.array([actor.act(OBSERVATIONS) for _ in range(times)])
 
 
-def test_a_chunk_is_rebuilt_from_seeds_and_actions(played):
-    chunk, _, made = played
-    for row, env in enumerate(made):
-        np.testing.assert_array_equal(chunk.action[row], env.actions)
-        again, time = Walk(length=3, ends="truncated"), 0
-        for episode in range(4):
-            observation, _ = again.reset(seed=100 * row + episode)
-            ended = False
-            while not ended and time < 10:
-                np.testing.assert_array_equal(chunk.observation[row, time], observation)
-                answer = again.step(int(chunk.action[row, time]))
-                observation, reward, _, ended, _ = answer
-                assert chunk.reward[row, time] == np.float32(reward)
-                assert chunk.truncated[row, time] == ended
-                if ended:
-                    value = np.float32(observation @ PARAMS["w"])
-                    assert chunk.bootstrap_value[row, time] == pytest.approx(value, rel=1e-5)
-                else:
-                    assert chunk.bootstrap_value[row, time] == 0.0
-                time += 1
-    np.testing.assert_array_equal(chunk.discount, 1.0)
-
-
-def test_the_search_of_the_observation_is_recorded(played):
-    chunk, _, _ = played
-    np.testing.assert_allclose(chunk.value, 100 + chunk.observation @ PARAMS["w"], rtol=1e-5)
-    np.testing.assert_allclose(chunk.policy_probs, 1 / 3, rtol=1e-6)
-
-
-def test_a_terminated_step_has_no_discount_and_no_bootstrap_value():
-    actor, _ = make_actor(length=3, ends="terminated")
-    chunk, _ = actor.act(PARAMS, STEP, 6)
-    np.testing.assert_array_equal(chunk.discount, [[1, 1, 0, 1, 1, 0]] * 2)
-    assert not chunk.truncated.any()
-    np.testing.assert_array_equal(chunk.bootstrap_value, 0.0)
-
-
-def test_finished_episodes_are_reported_with_return_and_length(played):
-    chunk, episodes, _ = played
-    # In the order of their ends: both environments after 3, 6 and 9 steps.
-    expected = [chunk.reward[row, t : t + 3].sum() for t in (0, 3, 6) for row in (0, 1)]
-    np.testing.assert_allclose([e.episode_return for e in episodes], expected, rtol=1e-5)
-    assert [e.length for e in episodes] == [3] * 6
-
-
-def test_an_episode_that_spans_chunks_is_counted_whole():
-    actor, _ = make_actor(size=1, length=5, reward=1.0)
-    _, nothing = actor.act(PARAMS, STEP, 4)
-    _, (episode,) = actor.act(PARAMS, STEP, 4)
-    assert nothing == []
-    assert (episode.episode_return, episode.length) == (5.0, 5)
-
-
-def test_splitting_a_chunk_changes_no_bit():
-    whole, _ = make_actor()[0].act(PARAMS, STEP, 7)
-    actor, _ = make_actor()
-    parts = [actor.act(PARAMS, STEP, n)[0] for n in (1, 4, 2)]
-    split = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *parts)
-    jax.tree.map(np.testing.assert_array_equal, whole, split)
-
-
-def test_actions_explore_by_seed_and_time():
-    one, again, other = (make_actor(seed)[0].act(PARAMS, STEP, 12)[0].action for seed in (0, 0, 1))
+def test_draws_are_a_function_of_seed_and_order(run):
+    policy = load_policy(run)
+    one, again, other = drawn(load_actor(run)), drawn(policy.actor()), drawn(policy.actor(seed=1))
     np.testing.assert_array_equal(one, again)
     assert (one != other).any()
+    # It explores: the same observations, another action.
+    assert (one != one[0]).any()
     assert set(one.ravel().tolist()) == {0, 1, 2}
-    assert (one[0] != one[1]).any()
 
 
-def test_another_actor_of_the_same_run_draws_other_actions():
-    one, other = (make_actor(index=i)[0].act(PARAMS, STEP, 12)[0].action for i in (0, 1))
-    assert (one != other).any()
+def test_one_observation_gives_one_legal_action(run):
+    actor = load_actor(run)
+    for legal in range(3):
+        action = actor.act(OBSERVATIONS[0], np.arange(3) != legal)
+        assert (type(action), action) == (int, legal)
 
 
-def test_illegal_actions_are_recorded_and_not_played():
-    actor, _ = make_actor(masked=True, length=3)
-    chunk, _ = actor.act(PARAMS, STEP, 7)
-    # Walk allows the action that equals the time.
-    np.testing.assert_array_equal(chunk.action, [[0, 1, 2, 0, 1, 2, 0]] * 2)
-    np.testing.assert_array_equal(np.argmin(chunk.invalid_actions, axis=-1), chunk.action)
-    np.testing.assert_array_equal(chunk.policy_probs, ~chunk.invalid_actions)
+@pytest.mark.parametrize("role", ["act", "actor"])
+def test_a_mask_that_does_not_fit_is_refused(run, role):
+    act = load_policy(run).act if role == "act" else load_actor(run).act
+    with pytest.raises(UserError, match=r"shape \(2,\): allowed are \(3,\) and \(4, 3\)"):
+        act(OBSERVATIONS, np.zeros(2))
+    with pytest.raises(UserError, match="at least one must be legal"):
+        act(OBSERVATIONS, np.ones(3))
 
 
-def test_a_bootstrap_value_belongs_to_the_environment_that_was_cut():
-    actor, _ = make_actor(length=(1, 6), ends="truncated")
-    chunk, _ = actor.act(PARAMS, STEP, 12)
-    assert (chunk.truncated[0] != chunk.truncated[1]).any()
-    np.testing.assert_array_equal(chunk.bootstrap_value != 0.0, chunk.truncated)
-
-
-def test_the_parameters_given_are_the_ones_that_act(played):
-    actor, _ = make_actor(length=3, ends="truncated")
-    chunk, _ = actor.act({"w": np.zeros(2, np.float32)}, STEP, 3)
-    np.testing.assert_array_equal(chunk.value, 100.0)
-    np.testing.assert_array_equal(chunk.bootstrap_value, 0.0)
-
-
-class Broken(Walk):
-    def __init__(self, part):
-        super().__init__(length=2)
-        self.part = part
-
-    def step(self, action):
-        observation, reward, *rest = super().step(action)
-        if self._time == 2 and self.part == "reward":
-            reward = float("nan")
-        if self._time == (1 if self.part == "observation" else 2) and self.part != "reward":
-            observation[1] = np.inf
-        return observation, reward, *rest
-
-
-@pytest.mark.parametrize("part", ["reward", "observation", "final observation"])
-def test_an_environment_that_returns_nonsense_is_named(part):
-    actor, _ = make_actor(factory=Broken, part=part)
-    with pytest.raises(RunError, match=f"environment 0 returned a {part.split()[-1]} that is not"):
-        actor.act(PARAMS, STEP, 2)
+def test_a_loaded_actor_plays_in_a_loop(run):
+    environments = EnvironmentBatch(lambda i: Walk(length=3), 2, lambda i, e: 10 * i + e)
+    chunk, episodes = EnvironmentLoop(load_actor(run), environments).act(7)
+    assert chunk.action.shape == (2, 7)
+    assert [episode.length for episode in episodes] == [3] * 4

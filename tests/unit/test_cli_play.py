@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,15 @@ def test_profile_takes_the_options_of_train(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Any] = []
+    monkeypatch.setenv("NPROC", "1")
     monkeypatch.setattr(profile_module, "profile", given.append)
     code, _, _ = run(
         capsys,
         *("profile", "smz", "--env", "FrozenLake-v1", "--wrapper", "flatten", "--seed", "3"),
-        *("--num-envs", "4", "--evaluate-every", "50"),
+        *("--num-envs", "4", "--evaluate-every", "50", "--threads", "2"),
     )
     assert code == 0
+    assert os.environ["NPROC"] == "2"
     (experiment,) = given
     assert experiment.config == SMZConfig(num_envs=4)
     assert experiment.evaluation == EvaluationConfig(every=50)
@@ -77,6 +80,7 @@ def test_profile_takes_the_options_of_train(
         (("play", "nowhere", "--seed", "one"), "'one': allowed is a whole number"),
         (("play", "nowhere", "--num-simulations", "0"), "--num-simulations is 0: allowed are"),
         (("play", "nowhere", "--record", "x.png"), "'x.png': allowed are names in .gif, .mp4"),
+        (("profile", "gmz", "--env", "X", "--threads", "0"), "--threads is 0: allowed are"),
         (("profile", "gmz"), "Missing option '--env'"),
         (("profile", "gmz", "--env", "Nothing-v0"), "'Nothing-v0' cannot be made"),
         (("profile", "gmz", "--env", "X", "--batch-size", "0"), "--batch-size is 0"),

@@ -215,6 +215,17 @@ def test_nothing_is_learned_past_a_truncation(after_terminal):
     np.testing.assert_array_equal(targets.value_mask, [1, 1, 0, 0])
     np.testing.assert_array_equal(targets.reward_mask, [1, 1, 0])
     np.testing.assert_array_equal(targets.policy_mask, [1, 1, 0, 0])
+    # Where the cut step led is not in the window.
+    np.testing.assert_array_equal(targets.transition_mask, [1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("after_terminal", "known"), [("absorbing", [1, 1, 1]), ("masked", [1, 1, 0])]
+)
+def test_an_ending_is_a_transition_and_so_is_staying_there(after_terminal, known):
+    one = window(REWARD, VALUE, terminated=[1])
+    targets = make(one, after_terminal=after_terminal)
+    np.testing.assert_array_equal(targets.transition_mask, known)
 
 
 def test_targets_hold_rewards_returns_actions_and_policies_of_their_steps():

@@ -19,13 +19,16 @@ from mujax_pipe.training.schedule import RunState
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
-class Actors:
-    """Holds one number."""
+class Loops:
+    """Holds one number; its own actor."""
 
     def __init__(self, exact=True):
         self.held = np.int64(0)
-        self.value = lambda params, observation: observation @ params["w"]
+        self.actor = self
         self._exact = exact
+
+    def update(self, params, step):
+        self.value = lambda observation: observation @ params["w"]
 
     def snapshot(self):
         return {"held": self.held}
@@ -46,7 +49,7 @@ class Run:
     """A run whose state is easy to tell apart by its step."""
 
     def __init__(self, directory, *, exact=True, every_sec=0.0, resume=True, key="a"):
-        self.roles = types.SimpleNamespace(actors=Actors(exact), replay=Cuts())
+        self.roles = types.SimpleNamespace(loops=Loops(exact), replay=Cuts())
         self.state = RunState(
             training=TrainingState(
                 params={"w": np.zeros(2, np.float32)},
@@ -82,7 +85,7 @@ class Run:
         state.step, state.env_steps = step, 8 * step
         state.curve.append((step, 8 * step, 0.1 * step))
         state.selection.update(0.1 * step, step, 8 * step)
-        self.roles.actors.held = np.int64(100 + step)
+        self.roles.loops.held = np.int64(100 + step)
 
     def seen(self):
         """All that must come back."""
@@ -96,7 +99,7 @@ class Run:
             "counts": (state.step, state.env_steps, state.evaluated),
             "curve": state.curve,
             "selection": selection,
-            "actors": int(self.roles.actors.held),
+            "loops": int(self.roles.loops.held),
         }
 
 
@@ -123,7 +126,7 @@ def test_everything_comes_back(directory):
 
 def test_the_state_before_the_first_evaluation_comes_back(directory):
     run = Run(directory)
-    run.roles.actors.held = np.int64(7)
+    run.roles.loops.held = np.int64(7)
     run.saver.save()
     again = Run(directory)
     # There is no best yet that would have to be written.

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mujax_pipe.errors import RunError
-from mujax_pipe.training.actor import ActingPrograms, Actor, Actors
+from mujax_pipe.training.actor import Actor
+from mujax_pipe.training.environment_loop import EnvironmentLoop, EnvironmentLoops
 from mujax_pipe.training.envs import EnvironmentBatch
 from tests.fakes import SPEC, Linear, Walk, tiny_config
 
@@ -48,21 +49,19 @@ def make_batches(num_actors=2, size=2, jitters=(0.0, 0.0), **settings):
 
 
 @pytest.fixture(scope="module")
-def programs():
+def actor():
     """Compiled once for all tests."""
-    return ActingPrograms(Linear(tiny_config(), SPEC), seed=0)
+    return Actor(Linear(tiny_config(), SPEC), seed=0)
 
 
 @pytest.fixture
-def make_actors(monkeypatch, programs):
-    monkeypatch.setattr(
-        "mujax_pipe.training.actor.ActingPrograms", lambda algorithm, seed: programs
-    )
+def make_loops(monkeypatch, actor):
+    monkeypatch.setattr("mujax_pipe.training.environment_loop.Actor", lambda algorithm, seed: actor)
     opened = []
 
     def make(observers=(), **settings):
         batches, made = make_batches(**settings)
-        opened.append(Actors(Linear(tiny_config(), SPEC), batches, 0, observers))
+        opened.append(EnvironmentLoops(Linear(tiny_config(), SPEC), batches, 0, observers))
         return opened[-1], made
 
     yield make
@@ -88,11 +87,11 @@ class Watches:
 
 
 @pytest.mark.parametrize("jitters", [(0.01, 0.0), (0.0, 0.01), (0.005, 0.005)])
-def test_timing_changes_no_bit(make_actors, jitters):
+def test_timing_changes_no_bit(make_loops, jitters):
     settings = {"length": (1, 4), "ends": "truncated"}
     watched = [Watches(), Watches()]
-    even, _ = make_actors([watched[0]], **settings)
-    uneven, made = make_actors([watched[1]], jitters=jitters, **settings)
+    even, _ = make_loops([watched[0]], **settings)
+    uneven, made = make_loops([watched[1]], jitters=jitters, **settings)
     for _ in range(2):
         (one, episodes), (other, again) = (a.act(PARAMS, STEP, 6) for a in (even, uneven))
         assert_same_bits(one, other)
@@ -103,7 +102,7 @@ def test_timing_changes_no_bit(make_actors, jitters):
     assert len({thread for env in made for thread in env.threads}) == 2
 
 
-def test_actors_act_at_the_same_time(programs):
+def test_actors_act_at_the_same_time(actor):
     """Each environment waits for the other actor's: one after the other they would never meet."""
     barrier = threading.Barrier(2, timeout=10)
 
@@ -113,16 +112,17 @@ def test_actors_act_at_the_same_time(programs):
             return super().step(action)
 
     batches = [EnvironmentBatch(lambda i: Meets(), 1, lambda i, e: e) for _ in range(2)]
-    actors = Actors(Linear(tiny_config(), SPEC), batches, 0)
+    actors = EnvironmentLoops(Linear(tiny_config(), SPEC), batches, 0)
     actors.act(PARAMS, STEP, 3)
     actors.close()
 
 
-def test_rows_are_in_the_order_of_the_actors(make_actors, programs):
-    actors, _ = make_actors(jitters=(0.01, 0.0), length=3)
+def test_rows_are_in_the_order_of_the_actors(make_loops, actor):
+    actors, _ = make_loops(jitters=(0.01, 0.0), length=3)
     chunk, episodes = actors.act(PARAMS, STEP, 5)
+    actor.update(PARAMS, STEP)
     alone = [
-        Actor(programs, batch, index=index).act(PARAMS, STEP, 5)
+        EnvironmentLoop(actor, batch, index=index).act(5)
         for index, batch in enumerate(make_batches(length=3)[0])
     ]
     assert chunk.reward.shape == (4, 5)
@@ -134,14 +134,14 @@ def test_rows_are_in_the_order_of_the_actors(make_actors, programs):
         np.testing.assert_array_equal(chunk.observation[row, 0], Walk().reset(seed=100 * row)[0])
 
 
-def test_actors_draw_actions_of_their_own(make_actors):
-    chunk, _ = make_actors(size=1)[0].act(PARAMS, STEP, 20)
+def test_actors_draw_actions_of_their_own(make_loops):
+    chunk, _ = make_loops(size=1)[0].act(PARAMS, STEP, 20)
     assert (chunk.action[0] != chunk.action[1]).any()
 
 
-def test_observers_see_each_step_of_all_environments_in_order(make_actors):
+def test_observers_see_each_step_of_all_environments_in_order(make_loops):
     watches = Watches()
-    actors, _ = make_actors([watches], length=2, jitters=(0.01, 0.0))
+    actors, _ = make_loops([watches], length=2, jitters=(0.01, 0.0))
     chunk, _ = actors.act(PARAMS, STEP, 4)
     more, _ = actors.act(PARAMS, STEP, 1)
     chunk = jax.tree.map(lambda a, b: np.concatenate([a, b], axis=1), chunk, more)
@@ -158,14 +158,14 @@ def test_observers_see_each_step_of_all_environments_in_order(make_actors):
             np.testing.assert_array_equal(answer.final_observation, chunk.observation[:, t + 1])
 
 
-def test_a_snapshot_brings_back_the_open_episodes(make_actors):
+def test_a_snapshot_brings_back_the_open_episodes(make_loops):
     """The rest of a run, and the returns of episodes that span the stop, are the same."""
     settings = {"length": (3, 6), "ends": "truncated"}
-    straight, _ = make_actors(**settings)
+    straight, _ = make_loops(**settings)
     straight.act(PARAMS, STEP, 4)
     saved = straight.snapshot()
     expected = [straight.act(PARAMS, STEP, 6) for _ in range(2)]
-    again, _ = make_actors(**settings)
+    again, _ = make_loops(**settings)
     assert again.restore(saved) is True
     assert_same_bits(again.snapshot(), saved)
     for (chunk, episodes), (other, others) in zip(
@@ -175,8 +175,8 @@ def test_a_snapshot_brings_back_the_open_episodes(make_actors):
         assert episodes == others != []
 
 
-def test_a_snapshot_is_not_changed_by_later_steps(make_actors):
-    actors, _ = make_actors()
+def test_a_snapshot_is_not_changed_by_later_steps(make_loops):
+    actors, _ = make_loops()
     actors.act(PARAMS, STEP, 4)
     saved = actors.snapshot()
     kept = jax.tree.map(np.array, saved)
@@ -184,19 +184,19 @@ def test_a_snapshot_is_not_changed_by_later_steps(make_actors):
     assert_same_bits(saved, kept)
 
 
-def test_an_environment_that_is_not_a_function_of_its_seed_is_named(make_actors):
-    actors, _ = make_actors(length=10)
+def test_an_environment_that_is_not_a_function_of_its_seed_is_named(make_loops):
+    actors, _ = make_loops(length=10)
     actors.act(PARAMS, STEP, 4)
     saved = actors.snapshot()
     saved["1"]["environments"]["observation"][1] += 1.0
     with pytest.raises(
         RunError, match=r"environment \d cannot be resumed: replaying its 4 actions"
     ):
-        make_actors(length=10)[0].restore(saved)
+        make_loops(length=10)[0].restore(saved)
 
 
-def test_an_error_of_one_actor_reaches_the_caller(make_actors):
-    actors, made = make_actors()
+def test_an_error_of_one_actor_reaches_the_caller(make_loops):
+    actors, made = make_loops()
 
     def fails(action):
         raise OSError("unplugged")
@@ -206,8 +206,8 @@ def test_an_error_of_one_actor_reaches_the_caller(make_actors):
         actors.act(PARAMS, STEP, 4)
 
 
-def test_the_environment_that_returns_nonsense_is_numbered_through_all_actors(make_actors):
-    actors, made = make_actors(reward=1.0)
+def test_the_environment_that_returns_nonsense_is_numbered_through_all_actors(make_loops):
+    actors, made = make_loops(reward=1.0)
     made[3]._reward = float("nan")
     with pytest.raises(RunError, match="environment 3 returned a reward"):
         actors.act(PARAMS, STEP, 2)

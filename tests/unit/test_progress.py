@@ -1,0 +1,52 @@
+import io
+import re
+import sys
+
+import numpy as np
+
+from mujax_pipe.training.environment_loop import Episode
+from mujax_pipe.training.progress import Reporter
+from mujax_pipe.training.schedule import Acted, Evaluated, Learned
+
+EVENTS = [
+    Acted(env_steps=64, episodes=[Episode(episode_return=7.0, length=7)]),
+    Learned(step=40, metrics={"loss": np.float32(2.5), "prior_entropy": 0.25}),
+    Evaluated(step=40, env_steps=64, score=123.0, best=True),
+]
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(monkeypatch, stream):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    reporter = Reporter("gmz CartPole-v1 seed 0", 100)
+    with reporter.shown():
+        for event in EVENTS:
+            reporter.take(event)
+    return stream.getvalue()
+
+
+def test_a_log_gets_plain_lines_each_with_its_time(monkeypatch):
+    lines = shown(monkeypatch, io.StringIO()).splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line)
+        assert line.isprintable()
+    assert "gmz CartPole-v1 seed 0: 100 learner steps" in lines[0]
+    assert "step 40/100, env steps 64, score 123 (best), loss 2.5, prior_entropy 0.25" in lines[1]
+
+
+def test_a_terminal_gets_a_bar_below_the_lines(monkeypatch):
+    text = shown(monkeypatch, Screen())
+    assert "\x1b[" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"━+.* 40/100 +steps", plain)
+    assert "score 123 (best)" in plain
+    assert not re.search(r"\d{4}-\d\d-\d\d", plain)
