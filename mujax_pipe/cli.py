@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import Abort, TyperException
 
+from mujax_pipe import grid_commands
 from mujax_pipe.config import CONFIGS
 from mujax_pipe.errors import RunError, StoppedError, UserError
 from mujax_pipe.layout import MAX_SEED
-from mujax_pipe.options import Chosen, whole_number, with_settings
+from mujax_pipe.options import Chosen, prepare, whole_number, with_settings
 from mujax_pipe.run_config import CheckpointingConfig
 from mujax_pipe.settings import check_value
 
@@ -32,17 +33,10 @@ app = typer.Typer(
 )
 train_app = typer.Typer(help="Train one run outside any grid, into checkpoints/.")
 profile_app = typer.Typer(help="Measure where the time of a run would go, without training.")
-cell_app = typer.Typer(help="Train or evaluate one cell of the grid in params.yaml.")
 app.add_typer(train_app, name="train")
 app.add_typer(profile_app, name="profile")
-app.add_typer(cell_app, name="cell")
+app.add_typer(grid_commands.app)
 
-Algo = Annotated[str, typer.Argument(metavar="ALGO", help="Algorithm, as in grid.algo.")]
-Env = Annotated[str, typer.Argument(metavar="ENV", help="Environment, as in grid.env.")]
-Seed = Annotated[
-    int,
-    typer.Argument(metavar="SEED", help="Seed, such as those in grid.seed.", parser=whole_number),
-]
 EnvId = Annotated[str, typer.Option("--env", help="Gymnasium id, such as CartPole-v1.")]
 Wrappers = Annotated[
     list[str] | None,
@@ -52,7 +46,6 @@ RunSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed.", parse
 Threads = Annotated[
     int, typer.Option("--threads", metavar="N", help="XLA threads.", parser=whole_number)
 ]
-Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cells.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -125,14 +118,6 @@ def _directory(algo: str, env: str, seed: str) -> str:
     return f"{CheckpointingConfig().directory}/{algo}-{name}-seed-{seed}"
 
 
-def _prepare(threads: int = 1) -> None:
-    """Settles threads and numerics; must come before JAX is imported."""
-    from mujax_pipe import runtime
-
-    check_value("--threads", threads, int, {"low": 1, "high": 1024})
-    runtime.prepare(threads)
-
-
 def _train(
     chosen: Chosen,
     *,
@@ -172,7 +157,7 @@ def _train(
     threads: Threads = 1,
 ) -> None:
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
-    _prepare(threads)
+    prepare(threads)
     from mujax_pipe.training import adhoc
 
     adhoc.train(
@@ -206,7 +191,7 @@ def _profile(
     threads: Threads = 1,
 ) -> None:
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
-    _prepare(threads)
+    prepare(threads)
     from mujax_pipe.training.envs import environment_factory
     from mujax_pipe.training.experiment import ExperimentConfig
     from mujax_pipe.training.profile import profile
@@ -257,7 +242,7 @@ def play(
     check_value("--seed", seed, int, {"low": 0, "high": MAX_SEED})
     if num_simulations is not None:
         check_value("--num-simulations", num_simulations, int, {"low": 1, "high": 4096})
-    _prepare()
+    prepare()
     from mujax_pipe.training.play import play
 
     play(
@@ -269,82 +254,3 @@ def play(
         num_simulations=num_simulations,
         record=record,
     )
-
-
-@cell_app.command("train")
-def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
-    """Train a cell and keep its best checkpoint."""
-    from mujax_pipe import fingerprint
-    from mujax_pipe.params import load_params
-
-    params = load_params()
-    cell = params.cell(algo, env, seed)
-    fingerprint.check()
-    _prepare()
-    from mujax_pipe.training import cells
-
-    cells.train_cell(params, cell, Path())
-
-
-@cell_app.command("evaluate")
-def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
-    """Play the best checkpoint of a cell on seeds that training never used."""
-    from mujax_pipe.params import load_params
-
-    params = load_params()
-    cell = params.cell(algo, env, seed)
-    _prepare()
-    from mujax_pipe.training import cells
-
-    cells.evaluate_cell(params, cell, Path())
-
-
-@app.command()
-def aggregate(grid: Grid = "all") -> None:
-    """Gather finished cells into tables and summary.json."""
-    from mujax_pipe import analysis
-    from mujax_pipe.params import load_params
-
-    analysis.aggregate(load_params(), grid, Path())
-
-
-@app.command()
-def plot(grid: Grid = "all") -> None:
-    """Draw the figures from the tables."""
-    from mujax_pipe import analysis
-    from mujax_pipe.params import load_params
-
-    analysis.plot(load_params(), grid, Path())
-
-
-@app.command()
-def summary(grid: Grid = "all") -> None:
-    """Print the final scores, where the figures lie, and how results compare with git's."""
-    from mujax_pipe import analysis
-    from mujax_pipe.params import load_params
-
-    analysis.print_summary(load_params(), grid, Path())
-
-
-@app.command()
-def record(grid: Grid = "all") -> None:
-    """Record in DVC what another engine made, so that `dvc repro` finds it done."""
-    from mujax_pipe import record
-    from mujax_pipe.params import load_params
-
-    record.record(load_params(), grid, Path())
-
-
-@app.command()
-def fingerprint(
-    write: Annotated[bool, typer.Option("--write", help="Bring it up to date.")] = False,
-) -> None:
-    """Check fingerprint.json, on which every cell depends."""
-    from mujax_pipe import fingerprint
-
-    if not write:
-        fingerprint.check()
-    elif fingerprint.write():
-        typer.echo("fingerprint.json changed: every cell will be trained again.")
-    else:
-        typer.echo("fingerprint.json is up to date.")

@@ -26,7 +26,6 @@ from mujax_pipe.normal_form import is_silent, normal_form
 
 _SCHEME = 1
 _PACKAGE = Path(__file__).parent
-_CONSTRAINTS = Path("constraints.txt")
 _WRITE = "`mujax-pipe fingerprint --write`"
 
 # Where training starts: the cell's code, its settings, and what is settled before JAX starts.
@@ -182,7 +181,7 @@ def _files(parts: tuple[str, ...], package: Path) -> Iterator[Path]:
 
 def _pinned(root: Path) -> dict[str, str]:
     """Returns what constraints.txt pins of the numerics libraries, with the condition if any."""
-    path = root / _CONSTRAINTS
+    path = root / layout.CONSTRAINTS
     if not path.exists():
         raise UserError(f"{path}: no such file; it pins the versions that results depend on")
     pins: dict[str, str] = {}
@@ -203,7 +202,7 @@ def _check_installed(pins: dict[str, str]) -> None:
             continue
         if version != pinned.partition(";")[0].strip():
             raise UserError(
-                f"{name} {version} is installed, but {_CONSTRAINTS} pins {pinned}, which the "
+                f"{name} {version} is installed, but {layout.CONSTRAINTS} pins {pinned}, which the "
                 f"recorded results depend on: install that, or pin {version} and run {_WRITE}"
             )
 

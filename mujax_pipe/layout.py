@@ -11,6 +11,7 @@ from pathlib import Path
 
 PARAMS = Path("params.yaml")
 FINGERPRINT = Path("fingerprint.json")
+CONSTRAINTS = Path("constraints.txt")
 RESULTS = Path("results")
 LOGS = Path("logs")
 CHECKPOINTS = Path("checkpoints")

@@ -13,7 +13,7 @@ import typer
 from mujax_pipe.config import CONFIGS, SIZES, MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.settings import from_mapping, setting_fields, setting_types
+from mujax_pipe.settings import check_value, from_mapping, setting_fields, setting_types
 
 T = TypeVar("T")
 
@@ -176,3 +176,11 @@ _PARSERS: dict[Any, Callable[[Any], Any]] = {
     tuple[float, ...]: _numbers,
 }
 _METAVARS: dict[Any, str] = {int: "N", float: "X", str: "TEXT", tuple[float, ...]: "X,X,..."}
+
+
+def prepare(threads: int = 1) -> None:
+    """Settles threads and numerics; must come before JAX is imported."""
+    from mujax_pipe import runtime
+
+    check_value("--threads", threads, int, {"low": 1, "high": 1024})
+    runtime.prepare(threads)

@@ -34,7 +34,7 @@ def record(params: Params, grid: str, root: Path = Path()) -> None:
         )
     fingerprint.check(root)
     for cell in params.cells(grid):
-        _check_settings(params, cell, CellFiles(cell, root).train)
+        require_settings(params, cell, CellFiles(cell, root).train)
     command = [sys.executable, "-m", "dvc", "commit", "--quiet", "--force", "--no-relink"]
     done = subprocess.run(
         [*command, *stages(params, grid)], cwd=root, capture_output=True, text=True, check=False
@@ -52,8 +52,17 @@ def stages(params: Params, grid: str) -> list[str]:
     return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
 
 
-def _check_settings(params: Params, cell: Cell, path: Path) -> None:
-    """Checks that a cell on disk was trained with the settings that params.yaml asks for now."""
+def require_settings(params: Params, cell: Cell, path: Path) -> None:
+    """Checks that a cell was trained with the settings that params.yaml asks for now.
+
+    Args:
+      params: of the project.
+      cell: which.
+      path: its train.json.
+
+    Raises:
+      UserError: names the first setting that differs.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["config"]
     except (ValueError, KeyError, TypeError):
@@ -63,7 +72,7 @@ def _check_settings(params: Params, cell: Cell, path: Path) -> None:
         if found.get(name) != wanted.get(name):
             raise UserError(
                 f"{path}: {name} is {found.get(name)}, but {params.source} asks for "
-                f"{wanted.get(name)}, so nothing was recorded: run the engine again first"
+                f"{wanted.get(name)}, so it is out of date: run the engine again first"
             )
 
 

@@ -154,6 +154,38 @@ def test_all_finds_the_demos_cells_done(by_snakemake: Any) -> None:
     assert "cartpole.gmz" in by_snakemake.run("dvc", "metrics", "show").stdout
 
 
+def test_a_published_cell_is_verified_byte_for_byte(by_snakemake: Any) -> None:
+    """Trained again in processes of its own; only then, with what was published changed."""
+    name = "gmz/cartpole/seed-0"
+    before = tracked(by_snakemake.root)
+    printed = by_snakemake.run("mujax-pipe", "verify", name).stdout.splitlines()
+    lines = [line for line in printed if line.startswith(("same", "differs"))]
+    folder = f"results/cells/{name}"
+    files = ("best", "curve.csv", "train.json", "evaluation.csv", "evaluation.json")
+    assert lines == [f"same    {folder}/{file} (results/ and dvc.lock)" for file in files]
+    assert f"{name}: is as published; compared bytes" in printed[-1]
+    assert tracked(by_snakemake.root) == before
+
+    path, best = by_snakemake.root / folder / "curve.csv", by_snakemake.root / folder / "best"
+    try:
+        path.write_text("\n".join([*path.read_text().splitlines()[:-1], "37,200,1.5", ""]))
+        best.rename(best.with_name("elsewhere"))
+        done = by_snakemake.run("mujax-pipe", "verify", folder, check=False)
+    finally:
+        path.write_bytes(before[f"{folder}/curve.csv"])
+        best.with_name("elsewhere").rename(best)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "not everything is as published" in done.stderr
+    assert f"same    {folder}/best (dvc.lock)" in done.stdout
+    assert re.search(
+        rf"differs {folder}/curve.csv: line 4, \w+ is '.*' here, '.*' pub", done.stdout
+    )
+    kept = re.search(r"what was made now is kept in (\S+)", done.stdout)
+    assert kept is not None
+    assert Path(kept[1], folder, "curve.csv").read_bytes() == before[f"{folder}/curve.csv"]
+    shutil.rmtree(kept[1])
+
+
 def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
     before = (by_dvc.root / "dvc.lock").read_bytes()
     done = by_dvc.run("mujax-pipe", "record", check=False)

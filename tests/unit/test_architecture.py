@@ -40,7 +40,7 @@ BASE = {
     "strict_yaml",
 }
 # The command line: the commands, and how they turn settings into options.
-CLI = {"__main__", "cli", "options"}
+CLI = {"__main__", "cli", "grid_commands", "options"}
 MAY_IMPORT = {
     "base": {"base"},
     "agents": {"base", "agents"},

@@ -1,0 +1,137 @@
+"""The commands that read params.yaml: a cell, the analysis, and what keeps results honest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mujax_pipe.errors import RunError
+from mujax_pipe.options import prepare, whole_number
+from mujax_pipe.settings import check_value
+
+app = typer.Typer()
+cell_app = typer.Typer(help="Train or evaluate one cell of the grid in params.yaml.")
+app.add_typer(cell_app, name="cell")
+
+Algo = Annotated[str, typer.Argument(metavar="ALGO", help="Algorithm, as in grid.algo.")]
+Env = Annotated[str, typer.Argument(metavar="ENV", help="Environment, as in grid.env.")]
+Seed = Annotated[
+    int,
+    typer.Argument(metavar="SEED", help="Seed, such as those in grid.seed.", parser=whole_number),
+]
+Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cells.")]
+
+
+@cell_app.command("train")
+def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
+    """Train a cell and keep its best checkpoint."""
+    from mujax_pipe import fingerprint
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    fingerprint.check()
+    prepare()
+    from mujax_pipe.training import cells
+
+    cells.train_cell(params, cell, Path())
+
+
+@cell_app.command("evaluate")
+def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
+    """Play the best checkpoint of a cell on seeds that training never used."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    prepare()
+    from mujax_pipe.training import cells
+
+    cells.evaluate_cell(params, cell, Path())
+
+
+@app.command()
+def aggregate(grid: Grid = "all") -> None:
+    """Gather finished cells into tables and summary.json."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.aggregate(load_params(), grid, Path())
+
+
+@app.command()
+def plot(grid: Grid = "all") -> None:
+    """Draw the figures from the tables."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.plot(load_params(), grid, Path())
+
+
+@app.command()
+def summary(grid: Grid = "all") -> None:
+    """Print the final scores, where the figures lie, and how results compare with git's."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.print_summary(load_params(), grid, Path())
+
+
+@app.command()
+def record(grid: Grid = "all") -> None:
+    """Record in DVC what another engine made, so that `dvc repro` finds it done."""
+    from mujax_pipe import record
+    from mujax_pipe.params import load_params
+
+    record.record(load_params(), grid, Path())
+
+
+@app.command()
+def verify(
+    cell: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CELL...", help="Such as gmz/cartpole/seed-0; all finished if none."
+        ),
+    ] = None,
+    cheapest: Annotated[
+        bool, typer.Option("--cheapest", help="The one cell that takes the least work.")
+    ] = False,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            help="Compare mean returns, not bytes: the largest difference as a share (0.1: 10 %).",
+        ),
+    ] = None,
+) -> None:
+    """Train published cells again elsewhere, and compare every byte."""
+    from mujax_pipe.params import load_params
+
+    if tolerance is not None:
+        check_value("--tolerance", tolerance, float, {"low": 0.0, "high": 10.0})
+    params = load_params()
+    prepare()
+    from mujax_pipe.training import verify
+
+    cells = verify.chosen(params, cell or (), cheapest=cheapest)
+    if not verify.verify(params, cells, tolerance=tolerance, say=typer.echo):
+        raise RunError("not everything is as published: see the lines that begin with differs")
+
+
+@app.command()
+def fingerprint(
+    write: Annotated[bool, typer.Option("--write", help="Bring it up to date.")] = False,
+) -> None:
+    """Check fingerprint.json, on which every cell depends."""
+    from mujax_pipe import fingerprint
+
+    if not write:
+        fingerprint.check()
+    elif fingerprint.write():
+        typer.echo("fingerprint.json changed: every cell will be trained again.")
+    else:
+        typer.echo("fingerprint.json is up to date.")

@@ -1,0 +1,176 @@
+"""What is compared, and what is said; training is played by a copy of what is published."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import mujax_pipe.training.verify as module
+from mujax_pipe.errors import RunError, UserError
+from mujax_pipe.layout import Cell, CellFiles
+from mujax_pipe.params import load_params
+from mujax_pipe.training.verify import chosen, dvc_digest, verify
+
+ROOT = Path(__file__).parents[2]
+CELLS = [Cell(algo="gmz", env="blackjack", seed=seed) for seed in (0, 1)]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The published texts of two cells with stand-ins for their checkpoints."""
+    lock = {}
+    for cell in CELLS:
+        here, there = CellFiles(cell, tmp_path), CellFiles(cell, ROOT)
+        here.directory.mkdir(parents=True)
+        for name in ("curve.csv", "train.json", "evaluation.csv", "evaluation.json"):
+            shutil.copy(there.directory / name, here.directory / name)
+        here.best.mkdir()
+        (here.best / "metadata.json").write_text("{}")
+        outs = [
+            {"path": path.relative_to(tmp_path).as_posix(), "md5": dvc_digest(path)}
+            for path in (*here.trained, *here.evaluated)
+        ]
+        lock[f"train@{cell.name}"] = {"outs": outs}
+    (tmp_path / "dvc.lock").write_text(yaml.safe_dump({"stages": lock}))
+    monkeypatch.setattr(module.fingerprint, "check", lambda root: None)
+    return tmp_path
+
+
+class Trainer:
+    """Trains what is published, save for an edit; remembers where."""
+
+    def __init__(self, edit=lambda files: None):
+        self.folders = []
+        self._edit = edit
+
+    def __call__(self, cell, root, folder):
+        self.folders.append(folder)
+        shutil.copytree(CellFiles(cell, root).directory, CellFiles(cell, folder).directory)
+        self._edit(CellFiles(cell, folder))
+
+
+def run(project, monkeypatch, cells=CELLS[:1], edit=lambda files: None, **options):
+    lines, trainer = [], Trainer(edit)
+    monkeypatch.setattr(module, "_train", trainer)
+    params = load_params(ROOT / "params.yaml")
+    return verify(params, cells, project, say=lines.append, **options), lines, trainer
+
+
+def worse(files):
+    content = json.loads(files.evaluation_json.read_text())
+    files.evaluation_json.write_text(json.dumps({**content, "mean": content["mean"] * 1.05}))
+
+
+def test_the_same_bytes_leave_nothing_behind(project, monkeypatch):
+    same, lines, trainer = run(project, monkeypatch, CELLS)
+    assert same
+    assert sum(line.startswith("same ") for line in lines) == 10
+    assert len(trainer.folders) == 2 and not any(folder.exists() for folder in trainer.folders)
+
+
+def test_a_difference_is_named_and_kept(project, monkeypatch):
+    same, lines, trainer = run(project, monkeypatch, CELLS, worse)
+    assert not same
+    differing = [line for line in lines if line.startswith("differs")]
+    assert len(differing) == 2
+    assert "gmz/blackjack/seed-0/evaluation.json: mean is -0.0662" in differing[0]
+    assert all(folder.exists() for folder in trainer.folders)
+    for folder in trainer.folders:
+        shutil.rmtree(folder)
+
+
+def test_dvc_lock_counts_where_the_published_file_is_not_here(project, monkeypatch):
+    best = CellFiles(CELLS[0], project).best
+    best.rename(project / "best")
+    restore = lambda files: shutil.copytree(project / "best", files.best)
+    same, lines, _ = run(project, monkeypatch, edit=restore)
+    assert same and any(line.endswith("best (dvc.lock)") for line in lines)
+
+    def change(files):
+        restore(files)
+        (files.best / "metadata.json").write_text("[]")
+
+    same, lines, trainer = run(project, monkeypatch, edit=change)
+    assert not same and any("`dvc pull` brings the published one" in line for line in lines)
+    shutil.rmtree(trainer.folders[0])
+
+
+def test_a_result_that_dvc_lock_does_not_record_is_a_difference(project, monkeypatch):
+    CellFiles(CELLS[0], project).curve.write_text("step,env_steps,score\n")
+    same, lines, trainer = run(project, monkeypatch)
+    assert not same
+    assert any("curve.csv: the published file is not what dvc.lock records" in x for x in lines)
+    shutil.rmtree(trainer.folders[0])
+
+
+@pytest.mark.parametrize(("tolerance", "near"), [(0.1, True), (0.01, False)])
+def test_scores_may_be_compared_instead(project, monkeypatch, tolerance, near):
+    same, lines, trainer = run(project, monkeypatch, edit=worse, tolerance=tolerance)
+    assert same is near
+    (line,) = [line for line in lines if line.startswith(("same", "differs"))]
+    assert "-0.0662025 here, -0.06305 published: 5.0% apart" in line
+    assert any("compared scores only, not bytes" in line for line in lines)
+    shutil.rmtree(trainer.folders[0], ignore_errors=True)
+
+
+def test_another_class_of_machine_is_said(project, monkeypatch):
+    monkeypatch.setattr(module.runtime, "machine_class", lambda: "arm64 Other")
+    _, lines, trainer = run(project, monkeypatch, edit=worse)
+    assert any("this is 'arm64 Other'; bytes may differ between classes" in line for line in lines)
+    shutil.rmtree(trainer.folders[0])
+
+
+def test_a_training_that_fails_leaves_nothing_behind(project, monkeypatch):
+    def fail(files):
+        raise RunError("no")
+
+    with pytest.raises(RunError):
+        run(project, monkeypatch, edit=fail)
+
+
+def test_what_cannot_be_verified_is_said_before_anything_is_trained(project, monkeypatch):
+    files = CellFiles(CELLS[1], project)
+    files.curve.unlink()
+    with pytest.raises(UserError, match="curve.csv is missing: only a finished cell"):
+        run(project, monkeypatch, CELLS)
+    train = json.loads(files.train.read_text())
+    files.curve.write_text("")
+    files.train.write_text(json.dumps({**train, "config": {**train["config"], "discount": 0.5}}))
+    with pytest.raises(UserError, match=r"discount is 0.5, but .*params.yaml asks for 0.99"):
+        run(project, monkeypatch, CELLS)
+
+
+def test_cells_are_chosen_by_name_or_folder(project):
+    params = load_params(ROOT / "params.yaml")
+    names = ["results/cells/gmz/blackjack/seed-1/", "gmz/blackjack/seed-0"]
+    assert chosen(params, names, root=project) == [CELLS[1], CELLS[0]]
+    assert chosen(params, [], root=project) == CELLS
+    assert chosen(params, [], cheapest=True, root=project) == CELLS[:1]
+    assert chosen(params, [], cheapest=True, root=ROOT)[0].env == "blackjack"
+    with pytest.raises(UserError, match="cell 'gmz/pong/seed-0' is not in the grid: allowed are"):
+        chosen(params, ["gmz/pong/seed-0"])
+    with pytest.raises(UserError, match="no cell is finished"):
+        chosen(params, [], root=project / "results")
+
+
+def test_digests_are_dvcs_own(tmp_path):
+    """Of a file as dvc.lock has them; of a folder as DVC's own code makes them."""
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
+
+    lock = yaml.safe_load((ROOT / "dvc.lock").read_text())["stages"]
+    for stage in lock.values():
+        for out in stage["outs"]:
+            path = ROOT / out["path"]
+            if path.is_file():
+                assert dvc_digest(path) == out["md5"]
+    tree = Tree()
+    for name in ("b/x", "a", "b.c", "Z"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name)
+        tree.add(tuple(name.split("/")), None, HashInfo("md5", dvc_digest(path)))
+    tree.digest()
+    assert dvc_digest(tmp_path) == tree.hash_info.value
