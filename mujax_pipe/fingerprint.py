@@ -16,7 +16,7 @@ import hashlib
 import importlib.metadata
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +79,18 @@ def source_digest(package: Path = _PACKAGE) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def check(root: Path = Path(), package: Path = _PACKAGE) -> None:
+def check(
+    root: Path = Path(), package: Path = _PACKAGE, warn: Callable[[str], None] | None = None
+) -> None:
     """Checks that fingerprint.json in `root` is that of the running source and its libraries.
 
     A folder without the file, away from the source, has nothing to check.
+
+    Args:
+      root: the folder of fingerprint.json and constraints.txt.
+      package: the folder of the package's source.
+      warn: is told of a library whose installed version is not the pinned one, in place of an
+        error.
 
     Raises:
       UserError: it is missing from the source tree, stale, or another version of a library is
@@ -99,7 +107,10 @@ def check(root: Path = Path(), package: Path = _PACKAGE) -> None:
                 f"{path} is stale: {name or 'its scheme'} changed, so every cell must be trained "
                 f"again; if that is meant, run {_WRITE}"
             )
-    _check_installed(wanted["versions"])
+    for line in _installed_otherwise(wanted["versions"]):
+        if warn is None:
+            raise UserError(line)
+        warn(line)
 
 
 def write(root: Path = Path(), package: Path = _PACKAGE) -> bool:
@@ -193,15 +204,15 @@ def _pinned(root: Path) -> dict[str, str]:
     return dict(sorted(pins.items()))
 
 
-def _check_installed(pins: dict[str, str]) -> None:
-    """Checks that the libraries that will compute are the pinned ones."""
+def _installed_otherwise(pins: dict[str, str]) -> Iterator[str]:
+    """Yields a line for each library that will compute in another version than the pinned one."""
     for name, pinned in pins.items():
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
         if version != pinned.partition(";")[0].strip():
-            raise UserError(
+            yield (
                 f"{name} {version} is installed, but {layout.CONSTRAINTS} pins {pinned}, which the "
                 f"recorded results depend on: install that, or pin {version} and run {_WRITE}"
             )

@@ -97,6 +97,10 @@ def test_another_pin_counts_and_another_installed_version_is_refused(project: Pa
     fingerprint.write(project, project / "mujax_pipe")
     with pytest.raises(UserError, match=r"is installed, but constraints\.txt pins 0\.0\.1"):
         check(project)
+    # A training goes on, and says so.
+    said: list[str] = []
+    fingerprint.check(project, project / "mujax_pipe", said.append)
+    assert len(said) == 1 and "constraints.txt pins 0.0.1" in said[0]
 
 
 def test_a_missing_or_broken_file_names_the_command(project: Path) -> None:
