@@ -35,13 +35,13 @@ _ENTRIES = ("training/cells.py", "resolve.py", "runtime.py")
 # parameters (`resolve.py` makes settings of them), name a place, or show progress.
 _HARMLESS = (
     *("__init__.py", "errors.py", "fingerprint.py", "layout.py", "normal_form.py", "params.py"),
-    *("sections.py", "strict_yaml.py", "training/progress.py"),
-    *("training/logs.py", "training/observers.py", "training/trackers.py"),
+    *("sections.py", "strict_yaml.py", "training/progress.py", "training/logs.py"),
+    *("training/machine.py", "training/observers.py", "training/trackers.py"),
     *("training/writers.py", "training/writer_files.py"),
 )
 
 # Libraries that compute, sample or hold what a result is made of.
-_NUMERICS = (
+NUMERICS = (
     *("box2d", "box2d-py", "chex", "distrax", "flashbax", "flax", "gymnasium", "gymnasium-2048"),
     *("jax", "jaxlib", "mctx", "ml-dtypes", "numpy", "opt-einsum", "optax", "orbax-checkpoint"),
     *("rlax", "tensorstore", "tfp-nightly"),
@@ -71,7 +71,7 @@ def source_digest(package: Path = _PACKAGE) -> str:
     It tells runs apart where there is no fingerprint.json: outside a source tree.
     """
     parts = [_digest(path) for path in _reachable(package)]
-    for name in _NUMERICS:
+    for name in NUMERICS:
         try:
             parts.append(f"{name}=={importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
@@ -199,7 +199,7 @@ def _pinned(root: Path) -> dict[str, str]:
     for line in path.read_text(encoding="utf-8").splitlines():
         name, equal, version = line.partition("==")
         name = re.sub(r"[-_.]+", "-", name.strip()).lower()
-        if equal and name in _NUMERICS:
+        if equal and name in NUMERICS:
             pins[name] = version.strip()
     return dict(sorted(pins.items()))
 

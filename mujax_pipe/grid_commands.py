@@ -34,7 +34,7 @@ def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
     cell = params.cell(algo, env, seed)
     # Results would be recorded as made with the pinned versions; `verify` and `record` refuse.
     fingerprint.check(warn=lambda line: typer.echo(f"mujax-pipe: warning: {line}", err=True))
-    prepare()
+    prepare(params.run.threads)
     from mujax_pipe.training import cells
 
     cells.train_cell(params, cell, Path())

@@ -33,6 +33,7 @@ class Run:
     """Shared by every training run."""
 
     evaluations: int = setting(_REQUIRED, "Evaluations during a run.", low=1)
+    threads: int = setting(_REQUIRED, "XLA threads of a run; another number, other bits.", low=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ class Algorithm(abc.ABC):
     """A planning algorithm: a network, a search and a loss."""
 
     network: ClassVar[type[nnx.Module]]
+    # Whether reanalyze searches with the noise of acting.
+    reanalyze_explores: ClassVar[bool] = False
 
     def __init__(self, config: MuZeroConfig, spec: EnvironmentSpec):
         self.config = config

@@ -39,6 +39,8 @@ class SMZ(muzero.Algorithm):
     """MuZero with chance nodes, visit-count policies and PUCT."""
 
     network = StochasticNetwork
+    # Visits follow the prior: an action that it has given up too early comes back by noise alone.
+    reanalyze_explores = True
     config: SMZConfig
 
     def search(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
-from mujax_pipe.training.cells import machine_record
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
 from mujax_pipe.training.files import write_json
+from mujax_pipe.training.machine import machine_record
 from mujax_pipe.training.observers import ActionFractionObserver, PolicyEntropyObserver
 from mujax_pipe.training.writers import create_writer
 

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from mujax_pipe import runtime
 from mujax_pipe.layout import Cell, CellFiles
 from mujax_pipe.params import Params
 from mujax_pipe.run_config import CheckpointingConfig
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.evaluation import Evaluator, Played
-from mujax_pipe.training.experiment import (
-    ExperimentConfig,
-    RunResult,
-    run_experiment,
-)
+from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
 from mujax_pipe.training.files import require_writable, write_csv, write_json
 from mujax_pipe.training.inference import load_policy
 from mujax_pipe.training.keys import Episodes
 from mujax_pipe.training.latest import remove_latest
+from mujax_pipe.training.machine import machine_record
 
 
 def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
@@ -74,17 +70,6 @@ def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
         f"{cell.name}: mean return {played.episode_return.mean():.4g} over {len(played.seed):,} "
         f"episodes in {time.monotonic() - started:.1f} s"
     )
-
-
-def machine_record(result: RunResult) -> dict[str, object]:
-    """What is known of the machine and the time; never tracked."""
-    return {
-        "machine_class": runtime.machine_class(),
-        "xla_threads": runtime.threads(),
-        "seconds": round(result.seconds, 2),
-        "seconds_to_first_learner_step": round(result.seconds_to_first_step, 2),
-        "peak_memory_mb": round(runtime.peak_memory_mb(), 1),
-    }
 
 
 def _summary(played: Played, step: int) -> dict[str, object]:

@@ -17,7 +17,7 @@ from mujax_pipe.training.keys import Episodes, Purpose, episode_seed, key_for
 from mujax_pipe.training.vector_envs import make_batch
 
 # Episodes played side by side: wider only pays until the network fills the core.
-_WIDTH = 256
+SIDE_BY_SIDE = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Evaluator:
         self._metric = score_metric
         # A vector environment brings its own width, so seeds are asked for only once it is known.
         self._family = family
-        self._environments = make_batch(factory, min(num_episodes, _WIDTH), self._seed_of)
+        self._environments = make_batch(factory, min(num_episodes, SIDE_BY_SIDE), self._seed_of)
         # The search takes a key but, without noise, does not depend on it.
         key = key_for(0, Purpose.EVALUATE)
 

@@ -97,6 +97,7 @@ class RunResult:
       best_score: its score.
       seconds: from the call to the end.
       seconds_to_first_step: from the call to the end of the first learner steps.
+      seconds_saving: of these, writing `latest/`.
       exact_resume: whether a stopped run would have come to the same.
     """
 
@@ -105,6 +106,7 @@ class RunResult:
     best_score: float
     seconds: float
     seconds_to_first_step: float
+    seconds_saving: float
     exact_resume: bool
 
 
@@ -121,13 +123,13 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
     started = time.monotonic()
     require_writable(experiment.files.directory)
     with contextlib.ExitStack() as stack:
-        batches = _make_batches(experiment, stack)
+        batches = make_batches(experiment, stack)
         num_envs = sum(len(batch) for batch in batches)
         # A vector environment says how many there are.
         config = dataclasses.replace(experiment.config, num_envs=num_envs)
         experiment = dataclasses.replace(experiment, config=config)
         algorithm = algorithm_for(config, batches[0].spec)
-        roles = _make_roles(experiment, algorithm, batches, stack)
+        roles = make_roles(experiment, algorithm, batches, stack)
         reporter = Reporter(experiment.title, experiment.num_steps)
         reporter.line(f"replay holds at most {roles.replay.num_bytes / 1e6:,.1f} MB")
         state = schedule.start(roles, experiment.evaluation, _initial_params(experiment, algorithm))
@@ -158,6 +160,7 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
         best_score=float(state.selection.best_score or 0.0),
         seconds=time.monotonic() - started,
         seconds_to_first_step=first_step,
+        seconds_saving=saver.seconds,
         exact_resume=exact_resume,
     )
 
@@ -198,7 +201,7 @@ def describe(experiment: ExperimentConfig) -> dict[str, Any]:
     }
 
 
-def _make_batches(experiment: ExperimentConfig, stack: contextlib.ExitStack) -> list[Batch]:
+def make_batches(experiment: ExperimentConfig, stack: contextlib.ExitStack) -> list[Batch]:
     """One batch of environments an actor; together they are numbered through."""
     config, seed = experiment.config, experiment.seed
     share = config.num_envs // config.num_actors
@@ -218,12 +221,13 @@ def _make_batches(experiment: ExperimentConfig, stack: contextlib.ExitStack) -> 
     return batches
 
 
-def _make_roles(
+def make_roles(
     experiment: ExperimentConfig,
     algorithm: Algorithm,
     batches: Sequence[Batch],
     stack: contextlib.ExitStack,
 ) -> schedule.Roles:
+    """Makes the loops, replay, learner and evaluator of a run; `stack` closes them."""
     evaluator = Evaluator(
         algorithm,
         experiment.eval_environment_factory or experiment.environment_factory,
@@ -289,5 +293,6 @@ def _finish(
         },
         "exact_resume": exact_resume,
         "machine_class": runtime.machine_class(),
+        "xla_threads": runtime.threads(),
     }
     write_json(experiment.files.train, summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -21,6 +22,9 @@ def require_writable(directory: Path) -> None:
     """
     try:
         nearest = next(path for path in (directory, *directory.parents) if path.exists())
+        longest = os.pathconf(nearest, "PC_NAME_MAX")
+        if any(len(os.fsencode(part)) > longest for part in directory.parts):
+            raise OSError(errno.ENAMETOOLONG, f"a name has more than {longest} bytes")
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:

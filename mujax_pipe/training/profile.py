@@ -13,7 +13,7 @@ from mujax_pipe import runtime
 from mujax_pipe.agents import algorithm_for
 from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training import profile_report, schedule
-from mujax_pipe.training.experiment import ExperimentConfig, _make_batches, _make_roles
+from mujax_pipe.training.experiment import ExperimentConfig, make_batches, make_roles
 from mujax_pipe.training.profile_measure import (
     NEVER,
     Ran,
@@ -44,12 +44,12 @@ def profile(experiment: ExperimentConfig, *, seconds: float = 15.0, show: bool =
     runtime.prepare(runtime.threads() or 1)
     with contextlib.ExitStack() as stack:
         started = time.perf_counter()
-        batches = _make_batches(experiment, stack)
+        batches = make_batches(experiment, stack)
         config = dataclasses.replace(experiment.config, num_envs=sum(map(len, batches)))
         # Observers may write; a profile does not.
         experiment = dataclasses.replace(experiment, config=config, observers=())
         algorithm = algorithm_for(config, batches[0].spec)
-        roles = _make_roles(experiment, algorithm, batches, stack)
+        roles = make_roles(experiment, algorithm, batches, stack)
         state = schedule.start(roles, EvaluationConfig(every=NEVER), None)
         jax.block_until_ready((state.training, state.replay))
         start = time.perf_counter() - started

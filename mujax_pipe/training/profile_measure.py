@@ -173,7 +173,7 @@ def evaluation_seconds(
     """Measures some steps of an evaluation: with an untrained policy a whole one might not end."""
     environments = make_batch(
         experiment.eval_environment_factory or experiment.environment_factory,
-        min(experiment.evaluation.num_episodes, evaluation._WIDTH),
+        min(experiment.evaluation.num_episodes, evaluation.SIDE_BY_SIDE),
         lambda index, episode: episode_seed(Episodes.SELECTION, index, episode),
     )
     key, step = jax.random.key(0), np.asarray(state.training.step)

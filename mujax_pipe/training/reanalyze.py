@@ -41,7 +41,12 @@ def reanalyze(
         head = jax.tree.map(lambda x: x[:rows, :states], windows)
         flat = lambda x: x.reshape(rows * states, *x.shape[2:])
         searched = algorithm.search(
-            params, key, flat(head.observation), flat(head.invalid_actions), step, explore=False
+            params,
+            key,
+            flat(head.observation),
+            flat(head.invalid_actions),
+            step,
+            explore=algorithm.reanalyze_explores,
         )
         probs = searched.policy_probs.reshape(rows, states, -1)
         value = value.at[:rows, :states].set(searched.value.reshape(rows, states))

@@ -60,6 +60,7 @@ class Saver:
         self._wanted = resume
         self._report = report
         self._saved = time.monotonic()
+        self.seconds = 0.0  # spent on writing
         self._signal: int | None = None
         self._handlers: dict[int, Any] = {}
 
@@ -119,6 +120,7 @@ class Saver:
 
     def save(self) -> None:
         """Writes a generation of `latest/`."""
+        started = time.monotonic()
         state = self._state
         arrays = {
             "training": _leaves(state.training),
@@ -136,6 +138,7 @@ class Saver:
         }
         save_latest(self._directory, self._key, arrays, rest)
         self._saved = time.monotonic()
+        self.seconds += self._saved - started
 
     def _restore(self, arrays: Any, rest: dict[str, Any]) -> None:
         state = self._state

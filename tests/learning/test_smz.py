@@ -42,8 +42,6 @@ def test_equally_likely_outcomes_are_expected_equally(tmp_path, num_outcomes):
     assert metrics[-1]["code_perplexity"] > 0.85 * num_outcomes
 
 
-# Open: exploration and value targets of SMZ are not yet good enough for this one.
-@pytest.mark.xfail(reason="SMZ does not reach the optimum of Cards yet", strict=False)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_card_is_drawn_and_looked_at(tmp_path, seed):

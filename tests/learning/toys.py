@@ -58,12 +58,12 @@ class Wheel(OneHot):
 class Cards(OneHot):
     """Stop at once (0), or draw a card (1), look at it, and keep it (0) or hand it back (1).
 
-    Cards of 0, 1 and 2 points are equally likely. Stopping pays 1.05, handing back 0.75. Who keeps
-    every card gets 1.0 on average, so drawing pays only for those who look before they keep:
+    Cards of 0, 1 and 2 points are equally likely. Stopping pays 0.9, handing back 0.75. Who keeps
+    every card gets 1.0 on average, who hands every one back 0.75, and who looks first
     (0.75 + 1 + 2) / 3 = 1.25.
     """
 
-    STOP, BACK = 1.05, 0.75
+    STOP, BACK = 0.9, 0.75
     CARDS = np.array([0.0, 1.0, 2.0])
     OPTIMUM = 1.25
 

@@ -1,22 +1,17 @@
 """The same bytes from the same settings, whatever else differs."""
 
-import hashlib
-import json
 import os
-import random
-import signal
+import pty
 import subprocess
 import sys
-import time
+import threading
 import types
-from pathlib import Path
 
 import gymnasium as gym
 import jax
 import numpy as np
 import pytest
 
-import mujax_pipe
 from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training import schedule
 from mujax_pipe.training.environment_loop import EnvironmentLoops
@@ -26,68 +21,7 @@ from mujax_pipe.training.keys import Episodes, episode_seed
 from mujax_pipe.training.learner import Learner
 from mujax_pipe.training.replay import Replay
 from tests.fakes import Linear, tiny_config
-
-# Trains a tiny run as its arguments say: folder, seconds between saves, and more as JSON.
-PROGRAM = """
-import json, os, sys
-directory, every_sec, more = sys.argv[1], float(sys.argv[2]), json.loads(sys.argv[3])
-if more["core"] is not None:
-    os.sched_setaffinity(0, {more["core"]})
-from mujax_pipe import runtime
-runtime.prepare()
-from mujax_pipe.config import CONFIGS
-from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
-from mujax_pipe.training.envs import environment_factory
-from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
-
-# Replay is full before the end; patience counts and does not stop.
-config = CONFIGS[more["algo"]](
-    batch_size=8, num_envs=4, num_actors=2, num_simulations=2, chunk_steps=2, unroll_steps=2,
-    bootstrap_steps=2, min_replay_size=40, max_replay_size=80, num_learner_steps=20,
-).with_size("XS")
-run_experiment(ExperimentConfig(
-    config=config,
-    environment_factory=environment_factory(more["env"], more["wrappers"]),
-    seed=3,
-    evaluation=EvaluationConfig(every=7, num_episodes=3, patience=4, ema=0.5),
-    checkpointing=CheckpointingConfig(directory=directory, every_sec=every_sec),
-    environment={"id": more["env"], "wrappers": more["wrappers"]},
-))
-"""
-ROOT = Path(mujax_pipe.__file__).parents[1]
-
-
-CARTPOLE = {"algo": "gmz", "env": "CartPole-v1", "wrappers": []}
-
-
-def train(directory, run=CARTPOLE, cwd=None, core=None, every_sec=0.0, **environment):
-    """Starts a process; `core` pins it to one core."""
-    # NPROC must come from the program, not from the tests' own process.
-    inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    arguments = [str(directory), str(every_sec), json.dumps({**run, "core": core})]
-    return subprocess.Popen(
-        [sys.executable, "-W", "error::RuntimeWarning", "-c", PROGRAM, *arguments],
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
-        cwd=cwd,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process):
-    """Waits for a process to end well; returns what it printed."""
-    _, printed = process.communicate(timeout=600)
-    assert process.returncode == 0, printed
-    return printed
-
-
-def bytes_of(directory):
-    """The digest of each result; `latest/` is no result."""
-    return {
-        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.relative_to(directory).parts[0] != "latest"
-    }
+from tests.loop.processes import bytes_of, finish, train
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +41,9 @@ def runs(tmp_path_factory):
             LC_ALL="C",
             COLUMNS="40",
             JAX_ENABLE_X64="1",
+            writers=("wandb",),
+            scratch=base,
+            WANDB_MODE="offline",
         ),
     }
     for process in processes.values():
@@ -127,59 +64,83 @@ def test_the_training_got_somewhere(runs):
     assert steps == [0, 7, 14, 20]
 
 
-# Killed and taken up again.
+# One circumstance at a time: docs/reproducibility.md lists them.
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
 
 
-def kill_when(process, latest, generation):
-    """Kills a process while, or right after, it writes a generation of `latest/`, if it gets there.
+def start(directory, circumstance):
+    """Starts a run in a circumstance; returns its process and what else to stop."""
+    elsewhere = directory.parent / "else where"
+    elsewhere.mkdir(exist_ok=True)
+    offline = {"writers": ("wandb",), "scratch": elsewhere, "WANDB_MODE": "offline"}
+    settings = {
+        "another process": {},
+        "one core": {"core": CORES[0]},
+        "a busy machine": {},
+        "beside another cell": {},
+        "another working directory": {"cwd": elsewhere},
+        "another user and home": {"USER": "nobody", "LOGNAME": "nobody", "HOME": str(elsewhere)},
+        "another time zone": {"TZ": "Asia/Kathmandu"},
+        "another language": {"LANG": "de_DE.UTF-8", "LC_ALL": "C", "LANGUAGE": "de"},
+        "another hash seed": {"PYTHONHASHSEED": "4242"},
+        "W&B offline": offline,
+        "more logging": {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_LOGGING_LEVEL": "INFO"},
+        "a progress bar": {},
+        "JAX set otherwise in the shell": {"JAX_ENABLE_X64": "1", "NPROC": "7"},
+    }[circumstance]
+    others = []
+    if circumstance == "a busy machine":
+        spin = [sys.executable, "-c", "while True: pass"]
+        others = [subprocess.Popen(spin) for _ in range(2 * len(CORES))]
+    if circumstance == "beside another cell":
+        others = [train(directory.parent / "other", seed=4)]
+    if circumstance == "a progress bar":
+        ours, theirs = pty.openpty()
+        process = train(directory, stderr=theirs, TERM="xterm", **settings)
+        os.close(theirs)
+        return process, others, ours
+    return train(directory, **settings), others, None
 
-    Returns whether it was killed.
-    """
-    names = (f"{generation}.partial", str(generation), str(generation + 1))
-    while process.poll() is None:
-        if any((latest / name).exists() for name in names):
-            process.kill()
-            break
-        time.sleep(0.001)
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
 
-
-def kill_and_resume(directory, run, generations, **settings):
-    """Kills a run at each of these generations, then lets it finish; returns what it printed."""
-    for generation in generations:
-        process = train(directory, run, every_sec=1e-9, **settings)
-        assert kill_when(process, directory / "latest", generation)
-    return finish(train(directory, run, every_sec=1e-9, **settings))
-
-
-def test_killed_while_saving_and_taken_up_again_makes_the_same_bytes(runs, tmp_path):
-    """At a generation that no clock chooses: a kill lands in the middle of a write, or next to it.
-
-    Every event is saved, the straight runs were saved only at their end.
-    """
-    printed = kill_and_resume(tmp_path / "run", CARTPOLE, [random.randint(8, 30)])
-    assert "going on from" in printed
-    assert bytes_of(tmp_path / "run") == bytes_of(runs.first)
+def drain(terminal, printed):
+    """Reads a terminal until the program that writes to it has ended."""
+    try:
+        while data := os.read(terminal, 1024):
+            printed.append(data)
+    except OSError:  # Linux reports the end so.
+        pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "run",
+    "circumstance",
     [
-        CARTPOLE,
-        {"algo": "smz", "env": "CartPole-v1", "wrappers": []},
-        {"algo": "gmz", "env": "FrozenLake-v1", "wrappers": ["flatten"]},
-        {"algo": "smz", "env": "FrozenLake-v1", "wrappers": ["flatten"]},
+        *("another process", "one core", "a busy machine", "beside another cell"),
+        *("another working directory", "another user and home", "another time zone"),
+        *("another language", "another hash seed", "W&B offline", "more logging"),
+        *("a progress bar", "JAX set otherwise in the shell"),
     ],
-    ids=lambda run: f"{run['algo']}-{run['env']}",
 )
-def test_killed_at_many_moments_makes_the_same_bytes(tmp_path, run):
-    finish(train(tmp_path / "straight", run))
-    generations = sorted(random.sample(range(1, 36), 6))
-    print("killed at generations", generations)
-    kill_and_resume(tmp_path / "run", run, generations)
-    assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "straight")
+def test_no_circumstance_changes_a_byte(runs, tmp_path, circumstance):
+    process, others, terminal = start(tmp_path / "run", circumstance)
+    printed = []
+    if terminal is not None:
+        reader = threading.Thread(target=drain, args=(terminal, printed))
+        reader.start()
+    try:
+        finish(process)
+    finally:
+        for other in others:
+            other.kill()
+            other.communicate()
+    if terminal is not None:
+        reader.join()
+        os.close(terminal)
+        assert "\x1b[" in b"".join(printed).decode()
+    if circumstance == "W&B offline":
+        assert list((tmp_path / "else where").rglob("*.wandb"))
+    assert bytes_of(tmp_path / "run") == bytes_of(runs.first)
 
 
 # Evaluation does not disturb training.

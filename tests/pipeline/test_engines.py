@@ -15,7 +15,7 @@ import pytest
 PARAMS = """\
 grid: {algo: [gmz], env: [cartpole], seed: [0, 1]}
 demo: {algo: [gmz], env: [cartpole], seed: [0]}
-run: {evaluations: 2}
+run: {evaluations: 2, threads: 1}
 algorithms:
   gmz: {size: XS, batch_size: 8, num_envs: 2, num_simulations: 2, min_replay_size: 50}
 environments:

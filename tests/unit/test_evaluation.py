@@ -43,7 +43,7 @@ def test_the_episodes_of_the_family_are_played_in_the_order_of_their_numbers(fam
 @pytest.mark.parametrize("width", [1, 2, 3, 7])
 def test_how_many_play_side_by_side_changes_nothing(monkeypatch, width):
     wide = make_evaluator(7, length=(1, 6))[0].play(PARAMS, STEP)
-    monkeypatch.setattr(evaluation, "_WIDTH", width)
+    monkeypatch.setattr(evaluation, "SIDE_BY_SIDE", width)
     evaluator, made = make_evaluator(7, length=(1, 6))
     narrow = evaluator.play(PARAMS, STEP)
     assert len(made) == width

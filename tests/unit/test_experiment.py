@@ -132,6 +132,12 @@ def test_asking_whether_a_folder_can_be_written_leaves_nothing_behind(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
 
 
+def test_a_name_that_is_too_long_is_said_before_a_parent_is_made(tmp_path):
+    with pytest.raises(UserError, match="a name has more than 255 bytes"):
+        require_writable(tmp_path / "new" / ("x" * 300))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_replay_that_does_not_fit_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(replay_module, "available_memory", lambda: 10)
     with pytest.raises(UserError, match="max_replay_size"):

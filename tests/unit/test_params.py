@@ -27,6 +27,7 @@ demo:
   seed: [1]
 run:
   evaluations: 7
+  threads: 1
 algorithms:
   gmz:
     size: XS
@@ -156,7 +157,7 @@ def test_settings_hold_what_a_stage_reads_and_no_more(tmp_path: Path) -> None:
     settings = json.loads(before.train_settings(before.cell("gmz", "cartpole", 2)))
     assert list(settings) == sorted(settings)
     assert settings["overrides.gmz.cartpole"] == {}
-    assert settings["run"] == {"evaluations": 7}
+    assert settings["run"] == {"evaluations": 7, "threads": 1}
 
 
 def test_order_in_the_file_does_not_change_settings(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_order_in_the_file_does_not_change_settings(tmp_path: Path) -> None:
         ),
         ("run:\n", "run: 3\nfigure:\n", ["figure: unknown key", "did you mean figures?"]),
         ("dpi: 200", "dpi: [200", ["line", "no valid YAML"]),
-        ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 42", "dpi stands twice in figures"]),
+        ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 43", "dpi stands twice in figures"]),
         ("grid:", "run: 1\ngrid:", ["run stands twice in the top level"]),
         ("seed: [0, 1, 2]", "seed: [0, 1, 2.]", ["grid.seed[2] is 2.0", "whole number"]),
     ],
@@ -248,7 +249,7 @@ def test_what_the_dialects_read_differently_is_refused(
     tmp_path: Path, written: str, advice: str
 ) -> None:
     message = error(tmp_path, "learning_rate: 0.002", f"learning_rate: {written}")
-    assert f"line 15: algorithms.gmz.learning_rate is {written}: YAML 1.1 and YAML 1.2" in message
+    assert f"line 16: algorithms.gmz.learning_rate is {written}: YAML 1.1 and YAML 1.2" in message
     assert advice in message
 
 

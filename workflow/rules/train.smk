@@ -9,7 +9,7 @@ rule train:
         CELL.log("train"),
     conda:
         "../envs/mujax-pipe.yaml"
-    threads: 1
+    threads: PARAMS.run.threads
     resources:
         mem_mb=2500,
     params:

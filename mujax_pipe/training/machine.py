@@ -1,0 +1,61 @@
+"""What is known of the machine and the time of a run: `machine.json`, which nothing tracks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mujax_pipe import runtime
+from mujax_pipe.fingerprint import NUMERICS
+
+if TYPE_CHECKING:
+    from mujax_pipe.training.experiment import RunResult
+
+
+def machine_record(result: RunResult) -> dict[str, Any]:
+    """Returns the machine, versions and flags of a run, and what it took."""
+    return {
+        "machine_class": runtime.machine_class(),
+        "cpu": _cpu(),
+        "cores": _cores(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": dict(_versions()),
+        "xla_threads": runtime.threads(),
+        "flags": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("XLA_", "JAX_", "NPY_", "OPENBLAS_", "OMP_", "MKL_"))
+        },
+        "seconds": round(result.seconds, 2),
+        "seconds_to_first_learner_step": round(result.seconds_to_first_step, 2),
+        "seconds_saving": round(result.seconds_saving, 2),
+        "peak_memory_mb": round(runtime.peak_memory_mb(), 1),
+    }
+
+
+def _cores() -> int | None:
+    """Returns the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _cpu() -> str:
+    """Returns the CPU's name for people."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def _versions() -> Any:
+    for name in NUMERICS:
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
