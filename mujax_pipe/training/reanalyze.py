@@ -23,7 +23,7 @@ def reanalyze(
     that would cost n more.
 
     Args:
-      algorithm: searches without noise.
+      algorithm: says by `reanalyze_explores` whether it searches with noise.
       params: of today.
       key: consumed.
       windows: leading axes [N, K+n+1].

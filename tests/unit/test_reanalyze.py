@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mujax_pipe.agents import GMZ, SMZ
 from mujax_pipe.training.reanalyze import reanalyze
 from tests.fakes import SPEC, Linear, numbered, tiny_config
 
@@ -65,3 +66,23 @@ def test_a_truncated_bootstrap_value_stays_what_it_was():
     windows = dataclasses.replace(numbered(N, 5), bootstrap_value=np.full((N, 5), 3.0, np.float32))
     _, fresh, _ = reanalyzed(1.0, windows=windows)
     np.testing.assert_array_equal(fresh.bootstrap_value, windows.bootstrap_value)
+
+
+@pytest.mark.parametrize("explores", [False, True])
+def test_the_algorithm_says_whether_fresh_searches_explore(explores):
+    asked = []
+
+    class Asked(Linear):
+        reanalyze_explores = explores
+
+        def search(self, *arguments, explore):
+            asked.append(explore)
+            return super().search(*arguments, explore=explore)
+
+    config = tiny_config(reanalyze_ratio=0.5)
+    windows = jax.tree.map(jnp.asarray, numbered(N, config.window_length))
+    params = {"w": np.ones(2, np.float32)}
+    reanalyze(Asked(config, SPEC), params, jax.random.key(0), windows, np.int32(0))
+    assert asked == [explores]
+    assert not GMZ.reanalyze_explores
+    assert SMZ.reanalyze_explores
