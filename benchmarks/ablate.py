@@ -74,11 +74,12 @@ def train(folder: Path, params: dict, cores: int) -> None:
     """Trains and evaluates every cell of one variant."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False), encoding="utf-8")
-    shutil.copy(ROOT / "fingerprint.json", folder)
+    for name in ("fingerprint.json", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
     for name in ("mujax_pipe", "workflow"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    command = ["snakemake", "--cores", str(cores), "--quiet", "all"]
+    command = ["snakemake", "all", "--cores", str(cores), "--quiet", "rules"]
     subprocess.run(command, cwd=folder, check=True)
 
 

@@ -2,6 +2,9 @@
 
 Results are bit for bit the same only while the thread pool is: XLA splits work by the number of
 threads it finds, and sums in another order. So a run has one XLA thread, whatever the machine has.
+
+And only while instructions are exact: an approximate reciprocal square root has other last bits on
+each maker's CPUs. XLA is told to do without, which costs nothing that could be measured.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ from pathlib import Path
 
 # Read by XLA when the CPU backend starts.
 _THREADS = "NPROC"
+_FLAGS = "XLA_FLAGS"
+_EXACT = "--xla_cpu_enable_platform_dependent_math=false"
 
 
 def prepare(threads: int = 1) -> None:
     """Settles threads and numerics; without effect once JAX has started to compute."""
     os.environ[_THREADS] = str(threads)
+    # The last of two counts; a user's other flags stay.
+    flags = [flag for flag in os.environ.get(_FLAGS, "").split() if flag != _EXACT]
+    os.environ[_FLAGS] = " ".join([*flags, _EXACT])
     # A stray setting from the user's shell would change random streams or precision.
     for name in ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DEFAULT_MATMUL_PRECISION"):
         os.environ.pop(name, None)
@@ -33,10 +41,10 @@ def threads() -> int | None:
 
 
 def machine_class() -> str:
-    """Names what bits may depend on: the CPU, such as `x86_64 GenuineIntel 6 143 avx512f`.
+    """Names what bits may depend on: two machines of one class give the same bytes.
 
-    Two machines of one class give the same bytes; on another class the last bits of library kernels
-    may differ.
+    Every x86-64 CPU with AVX2 and fused multiply-add is of one class (docs/reproducibility.md says
+    what was tried); any other is named by its maker and model.
     """
     fields: dict[str, str] = {}
     try:
@@ -46,12 +54,11 @@ def machine_class() -> str:
     for line in text.split("\n\n", 1)[0].splitlines():
         key, _, value = line.partition(":")
         fields[key.strip()] = value.strip()
+    if {"avx2", "fma"} <= {*fields.get("flags", "").split()}:
+        return f"{platform.machine()} with AVX2 and FMA"
     names = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     parts = [fields[name] for name in names if name in fields]
-    widest = [isa for isa in ("avx512f", "avx2", "avx") if isa in fields.get("flags", "").split()]
-    return " ".join(
-        [platform.machine(), *(parts or [platform.processor() or "unknown"]), *widest[:1]]
-    )
+    return " ".join([platform.machine(), *(parts or [platform.processor() or "unknown"])])
 
 
 def peak_memory_mb() -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import rlax
 
 from mujax_pipe.agents.types import Array
@@ -33,8 +34,9 @@ def scalar_to_probs(scalar: Array, num_bins: int, limit: float) -> Array:
     """
     width = _bin_width(num_bins, limit)
     y = jnp.clip(rlax.signed_logp1(scalar), -limit, limit)[..., None]
-    edges = jnp.linspace(-limit - width / 2, limit + width / 2, num_bins + 1)
-    edges = jnp.expand_dims(edges, tuple(range(y.ndim - 1)))
+    outermost = limit + width / 2
+    edges = np.linspace(-outermost, outermost, num_bins + 1).astype(np.float32)
+    edges = np.expand_dims(edges, tuple(range(y.ndim - 1)))
     # Half the error function is the normal's distribution function, up to a constant.
     cdf = jax.scipy.special.erf((edges - y) / (jnp.sqrt(2.0) * _SIGMA_IN_BINS * width))
     return jnp.diff(cdf, axis=-1) / (cdf[..., -1:] - cdf[..., :1])
@@ -60,8 +62,8 @@ def _bin_width(num_bins: int, limit: float) -> float:
     return 2.0 * limit / (num_bins - 1)
 
 
-def _bin_values(num_bins: int, limit: float) -> Array:
-    """The value each bin stands for, [D].
+def _bin_values(num_bins: int, limit: float) -> np.ndarray:
+    """The value each bin stands for, [D]; from float64, whose last bits float32 does not see.
 
     With variance v around y in symlog space, exp overshoots by exp(v / 2) (mean of a log-normal),
     so each bin gives that back: the mean of an encoded scalar is the scalar.
@@ -69,5 +71,6 @@ def _bin_values(num_bins: int, limit: float) -> Array:
     width = _bin_width(num_bins, limit)
     # The spread of the normal, and of a bin around its centre (Sheppard).
     variance = (_SIGMA_IN_BINS * width) ** 2 + width**2 / 12.0
-    centres = jnp.linspace(-limit, limit, num_bins)
-    return jnp.sign(centres) * (jnp.exp(jnp.abs(centres) - variance / 2.0) - 1.0)
+    centres = np.linspace(-limit, limit, num_bins)
+    values = np.sign(centres) * (np.exp(np.abs(centres) - variance / 2.0) - 1.0)
+    return values.astype(np.float32)

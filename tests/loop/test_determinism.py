@@ -87,6 +87,12 @@ def start(directory, circumstance):
         "W&B offline": offline,
         "more logging": {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_LOGGING_LEVEL": "INFO"},
         "a progress bar": {},
+        "AVX2 alone": {
+            "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+            "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL "
+            "AVX512_ICL AVX512_SPR",
+            "OPENBLAS_CORETYPE": "Haswell",
+        },
         "JAX set otherwise in the shell": {"JAX_ENABLE_X64": "1", "NPROC": "7"},
     }[circumstance]
     others = []
@@ -119,7 +125,7 @@ def drain(terminal, printed):
         *("another process", "one core", "a busy machine", "beside another cell"),
         *("another working directory", "another user and home", "another time zone"),
         *("another language", "another hash seed", "W&B offline", "more logging"),
-        *("a progress bar", "JAX set otherwise in the shell"),
+        *("a progress bar", "AVX2 alone", "JAX set otherwise in the shell"),
     ],
 )
 def test_no_circumstance_changes_a_byte(runs, tmp_path, circumstance):

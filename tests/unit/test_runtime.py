@@ -1,0 +1,71 @@
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mujax_pipe import runtime
+
+EXACT = "--xla_cpu_enable_platform_dependent_math=false"
+INTEL = """\
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 63
+flags\t\t: fpu sse2 {flags}
+
+processor\t: 1
+vendor_id\t: Other
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """What is set here does not outlive the test."""
+    for name in ("NPROC", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def test_threads_and_exact_instructions_are_settled_and_other_flags_stay(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=x {EXACT} --xla_b=1")
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    for threads in (3, 1):
+        runtime.prepare(threads)
+        assert runtime.threads() == threads
+        assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=x --xla_b=1 {EXACT}"
+        assert "JAX_ENABLE_X64" not in os.environ
+
+
+def test_the_reciprocal_square_root_is_exact():
+    """NumPy's root and division are rounded as IEEE 754 has it, on every CPU."""
+    x = np.random.default_rng(0).uniform(1e-6, 9.0, 10_000).astype(np.float32)
+    expected = np.float32(1) / np.sqrt(x)
+    np.testing.assert_array_equal(jax.jit(lambda x: 1.0 / jnp.sqrt(x))(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.lax.rsqrt)(x), expected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("avx avx2 fma avx512f", "x86_64 with AVX2 and FMA"),
+        ("fma avx2", "x86_64 with AVX2 and FMA"),
+        ("avx avx2", "x86_64 GenuineIntel 6 63"),
+        ("avx", "x86_64 GenuineIntel 6 63"),
+    ],
+)
+def test_cpus_with_the_same_instructions_are_of_one_class(monkeypatch, flags, expected):
+    monkeypatch.setattr(runtime.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(runtime.Path, "read_text", lambda *_, **__: INTEL.format(flags=flags))
+    assert runtime.machine_class() == expected
+
+
+def test_a_machine_without_cpuinfo_is_named_by_python(monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(runtime.Path, "read_text", missing)
+    monkeypatch.setattr(runtime.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(runtime.platform, "processor", lambda: "arm")
+    assert runtime.machine_class() == "arm64 arm"
+    assert runtime.peak_memory_mb() > 10
