@@ -59,15 +59,19 @@ def train(
     writers=(),
     scratch="",
     stderr=subprocess.PIPE,
+    emulator=(),
     **environment,
 ):
-    """Starts a process; `core` pins it to one core, `writers` write to the folder `scratch`."""
+    """Starts a process; `core` pins it to one core, `writers` write to the folder `scratch`.
+
+    `emulator` is a command to run Python under.
+    """
     # NPROC must come from the program, not from the tests' own process.
     inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
     more = {**run, "core": core, "writers": writers, "scratch": str(scratch), "seed": seed}
     arguments = [str(directory), str(every_sec), json.dumps(more)]
     return subprocess.Popen(
-        [sys.executable, "-W", "error::RuntimeWarning", "-c", PROGRAM, *arguments],
+        [*emulator, sys.executable, "-W", "error::RuntimeWarning", "-c", PROGRAM, *arguments],
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},
         cwd=cwd,
         stderr=stderr,
@@ -75,9 +79,9 @@ def train(
     )
 
 
-def finish(process):
+def finish(process, timeout=600):
     """Waits for a process to end well; returns what it printed."""
-    _, printed = process.communicate(timeout=600)
+    _, printed = process.communicate(timeout=timeout)
     assert process.returncode == 0, printed
     return printed
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import threading
@@ -150,6 +151,15 @@ def test_no_circumstance_changes_a_byte(runs, tmp_path, circumstance):
 
 
 # Evaluation does not disturb training.
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
+def test_a_cpu_without_avx512_makes_the_same_bytes(runs, tmp_path):
+    """A whole run on an emulated Haswell, of 2013: about twenty minutes."""
+    process = train(tmp_path / "run", emulator=["qemu-x86_64", "-cpu", "Haswell"])
+    finish(process, timeout=7200)
+    assert bytes_of(tmp_path / "run") == bytes_of(runs.first)
 
 
 @pytest.fixture(scope="module")
