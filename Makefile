@@ -26,7 +26,7 @@ help: ## List these commands
 
 demo: env ## Train, evaluate and draw the small grid, record it, print its table
 	@$(BIN)/snakemake --cores all demo
-	@$(BIN)/mujax-pipe record --grid demo
+	@$(BIN)/mujax-pipe sync --grid demo
 	@$(BIN)/mujax-pipe summary --grid demo
 
 verify: env ## Train the cheapest published cell again and compare every byte; CELLS="..." picks some

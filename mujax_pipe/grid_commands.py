@@ -32,7 +32,7 @@ def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
 
     params = load_params()
     cell = params.cell(algo, env, seed)
-    # Results would be recorded as made with the pinned versions; `verify` and `record` refuse.
+    # Results would be recorded as made with the pinned versions; `verify` and `sync` refuse.
     fingerprint.check(warn=lambda line: typer.echo(f"mujax-pipe: warning: {line}", err=True))
     prepare(params.run.threads)
     from mujax_pipe.training import cells
@@ -81,12 +81,12 @@ def summary(grid: Grid = "all") -> None:
 
 
 @app.command()
-def record(grid: Grid = "all") -> None:
-    """Record in DVC what another engine made, so that `dvc repro` finds it done."""
-    from mujax_pipe import record
+def sync(grid: Grid = "all") -> None:
+    """Make Snakemake and DVC agree, whichever has run or fetched the results."""
+    from mujax_pipe import sync
     from mujax_pipe.params import load_params
 
-    record.record(load_params(), grid, Path())
+    sync.sync(load_params(), grid, Path(), say=typer.echo)
 
 
 @app.command()

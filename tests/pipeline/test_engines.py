@@ -71,7 +71,9 @@ def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def by_snakemake(new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     snakemake(project, "demo")
-    project.run("mujax-pipe", "record", "--grid", "demo")
+    printed = project.run("mujax-pipe", "sync", "--grid", "demo").stdout
+    assert printed.startswith("Snakemake is done: recording 4 stages")
+    assert "agree on the 1 cells of 'demo'" in printed
     return project
 
 
@@ -109,7 +111,14 @@ def test_both_engines_give_the_same_bytes(by_snakemake: Any, by_dvc: Any) -> Non
 
 
 def test_snakemake_finds_dvcs_work_done(by_dvc: Any) -> None:
-    snakemake(by_dvc, "--touch", "demo")
+    """Even where the files are of another time, as after a clone."""
+    before = (by_dvc.root / "dvc.lock").read_bytes()
+    os.utime(by_dvc.root / "fingerprint.json")
+    printed = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
+    assert printed.startswith("DVC is done: telling Snakemake, which would run train, evaluate")
+    again = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
+    assert again == "Snakemake and DVC agree on the 1 cells of 'demo': nothing to do.\n"
+    assert (by_dvc.root / "dvc.lock").read_bytes() == before
     assert "Nothing to be done" in snakemake(by_dvc, "-n", "demo")
     assert "up to date" in by_dvc.run("dvc", "status", "--with-deps", "plot-demo").stdout
 
@@ -149,7 +158,7 @@ def test_all_finds_the_demos_cells_done(by_snakemake: Any) -> None:
     printed = snakemake(by_snakemake, "all")
     assert "cell train gmz cartpole 1" in printed
     assert "cell train gmz cartpole 0" not in printed
-    by_snakemake.run("mujax-pipe", "record")
+    by_snakemake.run("mujax-pipe", "sync")
     assert "Data and pipelines are up to date." in by_snakemake.run("dvc", "status").stdout
     assert "cartpole.gmz" in by_snakemake.run("dvc", "metrics", "show").stdout
 
@@ -186,26 +195,46 @@ def test_a_published_cell_is_verified_byte_for_byte(by_snakemake: Any) -> None:
     shutil.rmtree(kept[1])
 
 
-def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
-    before = (by_dvc.root / "dvc.lock").read_bytes()
-    done = by_dvc.run("mujax-pipe", "record", check=False)
-    assert done.returncode == 2
+def refused(project: Any, *arguments: str) -> str:
+    """Runs `sync`, which must refuse in one line and leave dvc.lock alone; returns the line."""
+    before = (project.root / "dvc.lock").read_bytes()
+    done = project.run("mujax-pipe", "sync", *arguments, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.count("\n") == 1
-    assert "results/cells/gmz/cartpole/seed-1/best (and " in done.stderr
-    assert (by_dvc.root / "dvc.lock").read_bytes() == before
+    assert (project.root / "dvc.lock").read_bytes() == before
+    return str(done.stderr)
+
+
+def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
+    line = refused(by_dvc)
+    assert "neither engine is done, so nothing was changed: Snakemake would run train" in line
+    assert "first train@gmz-cartpole-1 (changed deps: " in line
 
 
 def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     path = by_dvc.root / "params.yaml"
-    before = (by_dvc.root / "dvc.lock").read_bytes()
     path.write_text(PARAMS.replace("batch_size: 8", "batch_size: 4"))
     try:
-        done = by_dvc.run("mujax-pipe", "record", "--grid", "demo", check=False)
+        line = refused(by_dvc, "--grid", "demo")
+        # Snakemake goes by time where it has not run itself: it is content, and wrongly so.
+        by_dvc.run("snakemake", "--touch", "--cores", "1", "demo")
+        more = refused(by_dvc, "--grid", "demo")
     finally:
         path.write_text(PARAMS)
-    assert done.returncode == 2
-    assert "seed-0/train.json: batch_size is 8, but params.yaml asks for 4" in done.stderr
-    assert (by_dvc.root / "dvc.lock").read_bytes() == before
+    assert "neither engine is done" in line
+    assert "seed-0/train.json: batch_size is 8, but params.yaml asks for 4" in more
+
+
+def test_a_running_snakemake_is_left_alone(by_dvc: Any) -> None:
+    os.utime(by_dvc.root / "fingerprint.json")
+    lock = by_dvc.root / ".snakemake/locks/0.output.lock"
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text("results/x\n")
+    try:
+        assert "run `snakemake --unlock`" in refused(by_dvc, "--grid", "demo")
+    finally:
+        lock.unlink()
+    by_dvc.run("mujax-pipe", "sync", "--grid", "demo")
 
 
 def test_a_stale_fingerprint_stops_both_engines(by_dvc: Any) -> None:

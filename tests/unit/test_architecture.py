@@ -38,6 +38,7 @@ BASE = {
     "sections",
     "settings",
     "strict_yaml",
+    "sync",
 }
 # The command line: the commands, and how they turn settings into options.
 CLI = {"__main__", "cli", "grid_commands", "options"}

@@ -140,7 +140,7 @@ def test_environment_steps_become_learner_steps(
         (("cell", "evaluate", "xyz", "cartpole", "0"), "algo is 'xyz': allowed are"),
         (("cell", "train", "gmz", "cartpole", "one"), "'one': allowed is a whole number"),
         (("aggregate", "--grid", "some"), "grid is 'some': allowed are all, demo"),
-        (("record", "--grid", "some"), "grid is 'some': allowed are all, demo"),
+        (("sync", "--grid", "some"), "grid is 'some': allowed are all, demo"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -161,7 +161,7 @@ def test_commands_need_a_project_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in (("cell", "train", "gmz", "cartpole", "0"), ("aggregate",), ("record",)):
+    for command in (("cell", "train", "gmz", "cartpole", "0"), ("aggregate",), ("sync",)):
         code, _, err = run(capsys, *command)
         assert (code, err.count("\n")) == (2, 1)
         assert "params.yaml: no such file" in err

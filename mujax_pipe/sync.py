@@ -1,0 +1,117 @@
+"""Makes Snakemake and DVC agree on a finished grid, whichever of the two has run."""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mujax_pipe.errors import RunError, UserError
+from mujax_pipe.params import Params
+from mujax_pipe.record import record, stages
+
+_LOCKS = Path(".snakemake/locks")
+
+
+def sync(
+    params: Params, grid: str, root: Path = Path(), say: Callable[[str], None] = print
+) -> None:
+    """Looks at both engines, says what it will do, and does it; a second time it does nothing.
+
+    Where Snakemake has nothing to do, its results are recorded in dvc.lock. Where DVC has nothing
+    to do, as after `dvc repro` or `dvc pull`, Snakemake is told that all is up to date.
+
+    Args:
+      params: of the project.
+      grid: `all` or a part of it.
+      root: the project's folder.
+      say: prints a line.
+
+    Raises:
+      UserError: neither engine is done, or one is at work.
+      RunError: an engine failed, or is not content afterwards.
+    """
+    jobs, changes = _jobs(grid, root), _changes(params, grid, root)
+    if not jobs and not changes:
+        say(f"Snakemake and DVC agree on {_cells(params, grid)}: nothing to do.")
+        return
+    if jobs and changes:
+        stage, what = next(iter(changes.items()))
+        raise UserError(
+            f"neither engine is done, so nothing was changed: Snakemake would run {_listed(jobs)}, "
+            f"and for DVC {len(changes)} stages changed, first {stage} ({what}); finish with "
+            f"`snakemake --cores all {grid}` or `dvc repro`, or fetch results with `dvc pull`"
+        )
+    if changes:
+        say(f"Snakemake is done: recording {len(changes)} stages that changed in dvc.lock.")
+        record(params, grid, root)
+    else:
+        say(f"DVC is done: telling Snakemake, which would run {_listed(jobs)}.")
+        _require_idle(root)
+        _snakemake(root, "--touch", "--cores", "1", grid)
+    jobs, changes = _jobs(grid, root), _changes(params, grid, root)
+    if jobs or changes:
+        left = _listed(jobs) if jobs else ", ".join(changes)
+        raise RunError(f"the engines still do not agree, left are {left}: run either of them")
+    say(f"Snakemake and DVC agree on {_cells(params, grid)}.")
+
+
+def _jobs(grid: str, root: Path) -> Mapping[str, int]:
+    """Returns rule -> number of jobs that Snakemake would run."""
+    printed = _snakemake(root, "--dry-run", grid)
+    counts = collections.Counter(re.findall(r"^(?:local)?rule (\w+):", printed, re.M))
+    # The target itself runs nothing.
+    counts.pop(grid, None)
+    return counts
+
+
+def _changes(params: Params, grid: str, root: Path) -> dict[str, str]:
+    """Returns stage -> its first change, as `dvc status` has them."""
+    printed = _run(root, "dvc", "status", "--json", *stages(params, grid))
+    found = json.loads(printed.strip().splitlines()[-1] if printed.strip() else "{}")
+    return {stage: _first(found[stage]) for stage in stages(params, grid) if stage in found}
+
+
+def _first(changes: list[str | dict[str, object]]) -> str:
+    """Writes the first entry of `dvc status`, such as a changed dependency, on one line."""
+    entry: object = changes[0]
+    words = []
+    while isinstance(entry, dict) and entry:
+        key, entry = next(iter(entry.items()))
+        words.append(str(key))
+    return ": ".join([*words, str(entry)] if entry else words)
+
+
+def _require_idle(root: Path) -> None:
+    if any((root / _LOCKS).glob("*")):
+        raise UserError(
+            f"Snakemake is at work in this folder, or was killed ({_LOCKS} is not empty): wait for "
+            "it, or run `snakemake --unlock`"
+        )
+
+
+def _snakemake(root: Path, *arguments: str) -> str:
+    return _run(root, "snakemake", *arguments)
+
+
+def _run(root: Path, module: str, *arguments: str) -> str:
+    """Runs an engine of this environment; returns what it printed."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        reason = next((x for x in lines if "rror" in x or "mujax-pipe:" in x), (lines or [""])[-1])
+        raise RunError(f"{module} {arguments[0]} failed: {reason.strip()}")
+    return done.stdout if module == "dvc" else done.stdout + done.stderr
+
+
+def _cells(params: Params, grid: str) -> str:
+    return f"the {len(params.cells(grid))} cells of {grid!r}"
+
+
+def _listed(jobs: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} x {count}" if count > 1 else name for name, count in jobs.items())
