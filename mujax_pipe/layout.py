@@ -20,7 +20,7 @@ MAX_SEED = 2**31 - 1
 
 ANALYSIS_SOURCE = Path("mujax_pipe/analysis")
 
-FIGURE_FORMATS = ("pdf", "png")
+FIGURE_FORMATS = ("pdf", "svg", "png")
 FIGURES = ("learning_curves", "final_scores")
 TABLES = ("final_scores",)
 TABLE_FORMATS = ("csv", "md")

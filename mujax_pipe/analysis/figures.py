@@ -63,6 +63,8 @@ _STYLE: Any = {
     "ytick.major.size": 2.5,
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,
+    # Identifiers are drawn from it, and else at random.
+    "svg.hashsalt": "mujax_pipe",
     "figure.constrained_layout.w_pad": 0.05,
     "figure.constrained_layout.h_pad": 0.05,
 }
@@ -70,6 +72,7 @@ _STYLE: Any = {
 # What a file says of its maker: nothing that a clock or a version changes.
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": "mujax_pipe", "Producer": "mujax_pipe", "CreationDate": None},
+    "svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
     "png": {"Software": None},
 }
 

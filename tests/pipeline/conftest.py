@@ -15,10 +15,19 @@ ROOT = Path(__file__).parents[2]
 
 
 class Project:
-    """A folder with the pipeline's description in it, in which commands can be run."""
+    """A folder with the pipeline's description in it, in which commands can be run.
 
-    def __init__(self, root: Path):
+    Args:
+      root: the folder.
+      fill: copy the description there, but no results; else it is all there.
+    """
+
+    def __init__(self, root: Path, *, fill: bool):
         self.root = root
+        if fill:
+            self._fill(root)
+
+    def _fill(self, root: Path) -> None:
         for name in ("params.yaml", "dvc.yaml", ".dvcignore", ".gitignore", "constraints.txt"):
             shutil.copy(ROOT / name, root / name)
         shutil.copytree(ROOT / "workflow", root / "workflow")
@@ -50,6 +59,11 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
-    """Makes a fresh copy of the pipeline."""
-    return lambda: Project(tmp_path_factory.mktemp("project"))
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Project]:
+    """Makes a fresh copy of the pipeline, or takes a folder that has one."""
+
+    def make(root: Path | None = None) -> Project:
+        folder = root or tmp_path_factory.mktemp("project")
+        return Project(folder, fill=root is None)
+
+    return make

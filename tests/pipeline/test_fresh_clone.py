@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("grid", ["all", "demo"])
 def test_every_cell_is_trained_where_only_its_texts_are(
-    new_project: Callable[[], object], grid: str
+    new_project: Callable[..., Any], grid: str
 ) -> None:
     project = new_project()
     ignored = shutil.ignore_patterns("best")
@@ -27,3 +29,24 @@ def test_every_cell_is_trained_where_only_its_texts_are(
     for cell in cells:
         for verb in ("train", "evaluate"):
             assert f"mujax-pipe cell {verb} {cell.algo} {cell.env} {cell.seed} " in planned
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the repository")
+def test_published_cells_come_with_a_clone_and_leave_nothing_to_run(
+    new_project: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Through a bare repository, as from a server; checkpoints come from the store inside it."""
+    for source, target, more in ((ROOT, "bare.git", ["--bare"]), ("bare.git", "clone", [])):
+        command = ["git", "clone", "--quiet", "--no-hardlinks", *more, str(source), target]
+        subprocess.run(command, cwd=tmp_path, check=True)
+    clone = new_project(tmp_path / "clone")
+    clone.run("dvc", "pull")
+    printed = clone.run("mujax-pipe", "sync").stdout
+    number = len(load_params(ROOT / "params.yaml").cells())
+    assert f"Snakemake and DVC agree on the {number} cells of 'all'" in printed
+    assert "Nothing to be done" in clone.run("snakemake", "-n", "all").stdout
+    assert "Nothing to be done" in clone.run("snakemake", "-n", "demo").stdout
+    assert "up to date" in clone.run("dvc", "status").stdout
+    assert clone.run("git", "status", "--porcelain").stdout == ""
+    size = sum(path.stat().st_size for path in (clone.root / RESULTS / "store").rglob("*"))
+    assert size < 30e6

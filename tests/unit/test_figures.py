@@ -190,11 +190,13 @@ def test_files_hold_true_type_fonts_and_no_clock_or_version() -> None:
     band = statistics.learning_curves(frame, settings())
     draw = lambda: figures.learning_curves(frame, band, captions("gmz"))
     low, high = figures.rendered(draw, 50), figures.rendered(draw, 100)
-    pdf, png = low["pdf"], low["png"]
+    pdf, svg, png = low["pdf"], low["svg"], low["png"]
     assert b"/CIDFontType2" in pdf
     assert b"/Type3" not in pdf
     assert b"DejaVuSans" in pdf
     assert not re.search(rb"CreationDate|ModDate|[Mm]atplotlib", pdf)
+    assert not re.search(rb"dc:date|Matplotlib|\d{4}-\d\d-\d\d", svg)
+    assert svg == figures.rendered(draw, 50)["svg"]
     assert not re.search(rb"tEXt|tIME|iTXt|[Mm]atplotlib", png)
     assert len(high["png"]) > len(png)
 
