@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mujax_pipe.errors import RunError
+from mujax_pipe.layout import CellFiles
 from mujax_pipe.options import prepare, whole_number
 from mujax_pipe.settings import check_value
 
@@ -35,9 +36,13 @@ def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
     # Results would be recorded as made with the pinned versions; `verify` and `sync` refuse.
     fingerprint.check(warn=lambda line: typer.echo(f"mujax-pipe: warning: {line}", err=True))
     prepare(params.run.threads)
-    from mujax_pipe.training import cells
+    from mujax_pipe.locking import only_one
+    from mujax_pipe.training import cells, progress
 
-    cells.train_cell(params, cell, Path())
+    files = CellFiles(cell)
+    with only_one(files.lock, cell.name), progress.written_to(files.progress):
+        cells.train_cell(params, cell, Path())
+    files.progress.unlink(missing_ok=True)
 
 
 @cell_app.command("evaluate")
@@ -48,9 +53,11 @@ def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
     params = load_params()
     cell = params.cell(algo, env, seed)
     prepare()
+    from mujax_pipe.locking import only_one
     from mujax_pipe.training import cells
 
-    cells.evaluate_cell(params, cell, Path())
+    with only_one(CellFiles(cell).lock, cell.name):
+        cells.evaluate_cell(params, cell, Path())
 
 
 @app.command()
@@ -78,6 +85,18 @@ def summary(grid: Grid = "all") -> None:
     from mujax_pipe.params import load_params
 
     analysis.print_summary(load_params(), grid, Path())
+
+
+@app.command()
+def status(
+    grid: Grid = "all",
+    once: Annotated[bool, typer.Option("--once", help="Print it, for a log, and end.")] = False,
+) -> None:
+    """Watch the grid: what is done, runs, has stopped or waits; whichever engine runs it."""
+    from mujax_pipe import status
+    from mujax_pipe.params import load_params
+
+    status.watch(load_params(), grid, Path(), once=once)
 
 
 @app.command()

@@ -133,6 +133,16 @@ class CellFiles:
         return self.logs / "latest"
 
     @property
+    def progress(self) -> Path:
+        """How far an unfinished training is: never tracked."""
+        return self.logs / "progress.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains or evaluates the cell: never tracked."""
+        return self.logs / "lock"
+
+    @property
     def machine(self) -> Path:
         """Seconds, memory and machine of the training: never tracked."""
         return self.logs / "machine.json"

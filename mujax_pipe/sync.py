@@ -35,9 +35,10 @@ def sync(
       UserError: neither engine is done, or one is at work.
       RunError: an engine failed, or is not content afterwards.
     """
+    cells = f"the {len(params.cells(grid))} cells of {grid!r}"
     jobs, changes = _jobs(grid, root), _changes(params, grid, root)
     if not jobs and not changes:
-        say(f"Snakemake and DVC agree on {_cells(params, grid)}: nothing to do.")
+        say(f"Snakemake and DVC agree on {cells}: nothing to do.")
         return
     if jobs and changes:
         stage, what = next(iter(changes.items()))
@@ -57,7 +58,7 @@ def sync(
     if jobs or changes:
         left = _listed(jobs) if jobs else ", ".join(changes)
         raise RunError(f"the engines still do not agree, left are {left}: run either of them")
-    say(f"Snakemake and DVC agree on {_cells(params, grid)}.")
+    say(f"Snakemake and DVC agree on {cells}.")
 
 
 def _jobs(grid: str, root: Path) -> Mapping[str, int]:
@@ -107,10 +108,6 @@ def _run(root: Path, module: str, *arguments: str) -> str:
         reason = next((x for x in lines if "rror" in x or "mujax-pipe:" in x), (lines or [""])[-1])
         raise RunError(f"{module} {arguments[0]} failed: {reason.strip()}")
     return done.stdout if module == "dvc" else done.stdout + done.stderr
-
-
-def _cells(params: Params, grid: str) -> str:
-    return f"the {len(params.cells(grid))} cells of {grid!r}"
 
 
 def _listed(jobs: Mapping[str, int]) -> str:

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import contextvars
 import datetime
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mujax_pipe.training.files import write_json
 from mujax_pipe.training.schedule import Acted, Evaluated, Event, Learned
+
+# Where the run of this context writes how far it is, for whoever watches it from outside.
+_FILE: contextvars.ContextVar[Path | None] = contextvars.ContextVar("progress", default=None)
+
+# Seconds between two writes of that file.
+_PAUSE = 2.0
+
+
+@contextmanager
+def written_to(path: Path) -> Iterator[None]:
+    """Makes runs inside the block write how far they are to a small JSON file, now and then.
+
+    It holds `step`, `num_steps`, `env_steps`, `score` and `best` (None before the first
+    evaluation), `started` and `updated` (seconds since 1970).
+    """
+    token = _FILE.set(path)
+    try:
+        yield
+    finally:
+        _FILE.reset(token)
 
 
 class Reporter:
@@ -30,6 +54,15 @@ class Reporter:
         self._started = time.monotonic()
         self._recent: deque[float] = deque(maxlen=50)
         self._metrics: dict[str, float] = {}
+        self._told: dict[str, Any] = {
+            "step": 0,
+            "num_steps": num_steps,
+            "env_steps": 0,
+            "score": None,
+            "best": None,
+            "started": time.time(),
+        }
+        self._written = 0.0
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -66,6 +99,24 @@ class Reporter:
             self._bar.update(self._task, completed=event.step)
         elif isinstance(event, Evaluated):
             self.line(self._evaluation_line(event))
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        """Writes the progress file, if there is one and it is time."""
+        told = self._told
+        if isinstance(event, Acted):
+            told["env_steps"] = event.env_steps
+        elif isinstance(event, Learned):
+            told["step"] = event.step
+        else:
+            told |= {"step": event.step, "env_steps": event.env_steps, "score": event.score}
+            told["best"] = event.score if event.best else told["best"]
+        path, now = _FILE.get(), time.monotonic()
+        if path is not None and (isinstance(event, Evaluated) or now - self._written > _PAUSE):
+            self._written = now
+            # A full disk is no reason to stop: whatever must be kept will say so itself.
+            with suppress(OSError):
+                write_json(path, {**told, "updated": time.time()})
 
     def _acting(self) -> str:
         return f", acting {np.mean(self._recent):.4g}" if self._recent else ""

@@ -29,6 +29,7 @@ BASE = {
     "errors",
     "fingerprint",
     "layout",
+    "locking",
     "normal_form",
     "params",
     "record",
@@ -37,6 +38,7 @@ BASE = {
     "runtime",
     "sections",
     "settings",
+    "status",
     "strict_yaml",
     "sync",
 }

@@ -1,9 +1,12 @@
 import io
+import json
 import re
 import sys
+import time
 
 import numpy as np
 
+from mujax_pipe.training import progress
 from mujax_pipe.training.environment_loop import Episode
 from mujax_pipe.training.progress import Reporter
 from mujax_pipe.training.schedule import Acted, Evaluated, Learned
@@ -50,3 +53,22 @@ def test_a_terminal_gets_a_bar_below_the_lines(monkeypatch):
     assert re.search(r"━+.* 40/100 +steps", plain)
     assert "score 123 (best)" in plain
     assert not re.search(r"\d{4}-\d\d-\d\d", plain)
+
+
+def test_how_far_it_is_is_written_for_others(monkeypatch, tmp_path):
+    path = tmp_path / "logs" / "progress.json"
+    with progress.written_to(path):
+        shown(monkeypatch, io.StringIO())
+    told = json.loads(path.read_text())
+    assert (told["step"], told["num_steps"], told["env_steps"]) == (40, 100, 64)
+    assert (told["score"], told["best"]) == (123.0, 123.0)
+    assert told["started"] <= told["updated"] <= time.time()
+    path.unlink()
+    shown(monkeypatch, io.StringIO())
+    assert not path.exists()
+
+
+def test_a_progress_file_that_cannot_be_written_stops_nothing(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    with progress.written_to(tmp_path / "file" / "progress.json"):
+        assert "score 123" in shown(monkeypatch, io.StringIO())
