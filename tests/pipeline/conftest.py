@@ -41,6 +41,14 @@ class Project:
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs a command in the folder with this environment's programs first."""
+        process = self.start(*command, stderr=subprocess.PIPE)
+        out, err = process.communicate()
+        if check:
+            assert process.returncode == 0, f"{command}\n{out}\n{err}"
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def start(self, *command: str, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """Starts a command; its output can be read from the process."""
         environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -50,12 +58,14 @@ class Project:
             ),
             "COLUMNS": "200",
         }
-        done = subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
         )
-        if check:
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        return done
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ rule train:
     threads: PARAMS.run.threads
     resources:
         mem_mb=2500,
+        runtime=240,
     params:
         settings=lambda cell: PARAMS.train_settings(
             PARAMS.cell(cell.algo, cell.env, int(cell.seed))
