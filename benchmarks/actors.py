@@ -20,6 +20,9 @@ ENVIRONMENTS = ("CartPole-v1", "CartPole-v1, waiting 1 ms a step")
 
 def measure(env_id: str, num_actors: int, num_envs: int, seconds: float) -> float:
     """Returns environment steps a second after compiling; runs in a process of its own."""
+    from mujax_pipe import runtime
+
+    runtime.prepare(runtime.threads() or 1)
     import gymnasium as gym
     import numpy as np
 

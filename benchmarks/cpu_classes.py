@@ -19,9 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # XLA flags of each setting.
-EXACT = "--xla_cpu_enable_platform_dependent_math=false"
+EXACT = "--xla_cpu_enable_platform_dependent_math=false --xla_cpu_multi_thread_eigen=false"
 AVX2 = "--xla_cpu_max_isa=AVX2"
-NARROW = "--xla_cpu_prefer_vector_width=256"
 SETTINGS = {"default": "", "exact": EXACT, "exact, AVX2": f"{EXACT} {AVX2}"}
 
 
@@ -54,6 +53,7 @@ def pieces() -> dict[str, object]:
         "XLA: square root, division": jax.jit(lambda x: 1 / jnp.sqrt(jnp.abs(x)))(x),
         "XLA: sum": jax.jit(jnp.sum)(x),
         "XLA: matrix product": jax.jit(jnp.dot)(a, b),
+        "XLA: narrow matrix product": jax.jit(lambda a, b: a.T @ b)(a, b[:, :2]),
         "XLA: softmax": jax.jit(jax.nn.softmax)(a),
     }
     spec = EnvironmentSpec(observation_dim=4, num_actions=2)
@@ -133,8 +133,8 @@ def main() -> None:
     for piece in columns["default", None]:
         # The same letter is the same bits.
         seen: dict[str, str] = {}
-        found = [column.get(piece, "?") for column in columns.values()]
-        cells = [seen.setdefault(bits, "ABCDEFGH"[len(seen)]) for bits in found]
+        found = [column.get(piece) for column in columns.values()]
+        cells = ["?" if x is None else seen.setdefault(x, "ABCDEFGH"[len(seen)]) for x in found]
         print(f"| {piece} | {' | '.join(cells)} |")
 
 

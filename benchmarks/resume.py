@@ -7,17 +7,14 @@ For CartPole-v1 with 20,000 transitions in replay, as in params.yaml, and at the
 
 import argparse
 import contextlib
-import os
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
-os.environ["NPROC"] = "1"
-
 import jax
 
-from mujax_pipe import CheckpointingConfig, ExperimentConfig, GMZConfig, algorithm_for
+from mujax_pipe import CheckpointingConfig, ExperimentConfig, GMZConfig, algorithm_for, runtime
 from mujax_pipe.training import schedule
 from mujax_pipe.training.envs import environment_factory
 from mujax_pipe.training.experiment import make_batches, make_roles
@@ -73,6 +70,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=[20_000, 100_000])
     options = parser.parse_args()
+    runtime.prepare()
     print("| transitions in replay | `latest/`, MB | seconds to write | seconds to restore |")
     print("|--:|--:|--:|--:|")
     for size in options.sizes:

@@ -28,13 +28,11 @@ Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cel
 @cell_app.command("train")
 def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
     """Train a cell and keep its best checkpoint."""
-    from mujax_pipe import fingerprint
     from mujax_pipe.params import load_params
 
     params = load_params()
     cell = params.cell(algo, env, seed)
-    # Results would be recorded as made with the pinned versions; `verify` and `sync` refuse.
-    fingerprint.check(warn=lambda line: typer.echo(f"mujax-pipe: warning: {line}", err=True))
+    _check_fingerprint()
     prepare(params.run.threads)
     from mujax_pipe.locking import only_one
     from mujax_pipe.training import cells, progress
@@ -52,12 +50,20 @@ def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
 
     params = load_params()
     cell = params.cell(algo, env, seed)
+    _check_fingerprint()
     prepare()
     from mujax_pipe.locking import only_one
     from mujax_pipe.training import cells
 
     with only_one(CellFiles(cell).lock, cell.name):
         cells.evaluate_cell(params, cell, Path())
+
+
+def _check_fingerprint() -> None:
+    """Refuses a stale one; warns of other versions than the pinned, which `sync` refuses."""
+    from mujax_pipe import fingerprint
+
+    fingerprint.check(warn=lambda line: typer.echo(f"mujax-pipe: warning: {line}", err=True))
 
 
 @app.command()

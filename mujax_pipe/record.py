@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mujax_pipe import fingerprint
 from mujax_pipe.errors import UserError
@@ -34,7 +35,7 @@ def record(params: Params, grid: str, root: Path = Path()) -> None:
         )
     fingerprint.check(root)
     for cell in params.cells(grid):
-        require_settings(params, cell, CellFiles(cell, root).train)
+        require_settings(params, cell, CellFiles(cell, root))
     command = [sys.executable, "-m", "dvc", "commit", "--quiet", "--force", "--no-relink"]
     done = subprocess.run(
         [*command, *stages(params, grid)], cwd=root, capture_output=True, text=True, check=False
@@ -52,28 +53,51 @@ def stages(params: Params, grid: str) -> list[str]:
     return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
 
 
-def require_settings(params: Params, cell: Cell, path: Path) -> None:
-    """Checks that a cell was trained with the settings that params.yaml asks for now.
+def require_settings(params: Params, cell: Cell, files: CellFiles) -> None:
+    """Checks that a cell was trained and evaluated as params.yaml asks for now.
 
     Args:
       params: of the project.
       cell: which.
-      path: its train.json.
+      files: of the cell.
 
     Raises:
       UserError: names the first setting that differs.
     """
+    environment = params.environments[cell.env]
+    trained = {
+        "environment": environment.id,
+        "wrappers": environment.wrappers,
+        "seed": cell.seed,
+        "evaluation": dataclasses.asdict(params.evaluation_config(cell)),
+        "config": dataclasses.asdict(params.config(cell)),
+        "xla_threads": params.run.threads,
+    }
+    evaluated = {"episodes": params.evaluation[cell.env].episodes}
+    for path, wanted in ((files.train, trained), (files.evaluation_json, evaluated)):
+        found = _settings_in(path, tuple(wanted))
+        for name, value in _flat(json.loads(json.dumps(wanted))).items():
+            if found.get(name) != value:
+                raise UserError(
+                    f"{path}: {name} is {found.get(name)}, but {params.source} asks for {value}, "
+                    "so it is out of date: run the engine again first"
+                )
+
+
+def _settings_in(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["config"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _flat({name: content[name] for name in names})
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is no record of a training: train the cell again") from None
-    wanted = json.loads(json.dumps(dataclasses.asdict(params.config(cell))))
-    for name in sorted({*found, *wanted}):
-        if found.get(name) != wanted.get(name):
-            raise UserError(
-                f"{path}: {name} is {found.get(name)}, but {params.source} asks for "
-                f"{wanted.get(name)}, so it is out of date: run the engine again first"
-            )
+        raise UserError(f"{path} is no record of a finished job: run the cell again") from None
+
+
+def _flat(tree: dict[str, Any]) -> dict[str, Any]:
+    """Returns the innermost keys of nested settings with their values; no two have one name."""
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _outputs(params: Params, grid: str, root: Path) -> Iterator[Path]:

@@ -65,6 +65,11 @@ def _jobs(grid: str, root: Path) -> Mapping[str, int]:
     """Returns rule -> number of jobs that Snakemake would run."""
     printed = _snakemake(root, "--dry-run", grid)
     counts = collections.Counter(re.findall(r"^(?:local)?rule (\w+):", printed, re.M))
+    if not counts and "Nothing to be done" not in printed:
+        raise RunError(
+            "Snakemake does not say what it would run: is `quiet` set in a profile of yours "
+            "(SNAKEMAKE_PROFILE)?"
+        )
     # The target itself runs nothing.
     counts.pop(grid, None)
     return counts

@@ -56,7 +56,8 @@ class SMZ(muzero.Algorithm):
         """Runs `mctx.stochastic_muzero_policy`.
 
         Exploring, the root prior has Dirichlet noise and the action is drawn from the visits at the
-        temperature of the schedule; else the most visited action is taken.
+        temperature of the schedule; else the most visited action is taken. `policy_probs` are the
+        visits at temperature 1 in either case, also for what is later taken as the acting policy.
         """
         config = self.config
         # The tree breaks ties by a draw: without exploration always by the same one.

@@ -60,8 +60,11 @@ def _of_folders(published: Path, again: Path) -> str | None:
         # Values of parameters say more than bytes of the files that hold them.
         if not name.startswith("params/"):
             return f"{name}: {first_difference(published / name, again / name)}"
-    trees = (load_tree(published / "params"), load_tree(again / "params"))
-    where = _first(*(_array_leaves(tree) for tree in trees))
+    try:
+        trees = (load_tree(published / "params"), load_tree(again / "params"))
+        where = _first(*(_array_leaves(tree) for tree in trees))
+    except Exception:  # Orbax raises many kinds, all meaning a damaged folder.
+        where = f"{different[0]}, in a checkpoint that cannot be read"
     more = f", and {len(different) - 1} more of its files differ" if len(different) > 1 else ""
     return f"{where or different[0]}{more}"
 
@@ -79,15 +82,16 @@ def _first(old: Iterator[tuple[str, Any]], new: Iterator[tuple[str, Any]]) -> st
 
 def _same(old: Any, new: Any) -> bool:
     if isinstance(old, np.ndarray):
-        return old.shape == new.shape and old.tobytes() == new.tobytes()
+        same_kind = (old.shape, old.dtype) == (new.shape, new.dtype)
+        return same_kind and old.tobytes() == new.tobytes()
     return bool(old == new)
 
 
 def _value(new: Any, old: Any) -> str:
     if not isinstance(new, np.ndarray):
         return f"is {new!r} here, {old!r} published"
-    if new.shape != old.shape:
-        return f"has shape {new.shape} here, {old.shape} published"
+    if (new.shape, new.dtype) != (old.shape, old.dtype):
+        return f"is {new.dtype}{list(new.shape)} here, {old.dtype}{list(old.shape)} published"
     # By bytes, so that -0.0 is not 0.0 and NaN is itself.
     index = tuple(np.argwhere((_bytes(new) != _bytes(old)).any(axis=-1))[0].tolist())
     return f"at {list(index)} is {new[index]} here, {old[index]} published"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -42,7 +43,7 @@ def verify(
       cells: which; each must be finished.
       root: the project's folder; nothing in it is changed.
       tolerance: compare mean returns instead of bytes; largest difference, as a share of the
-        published one.
+        published one, beyond two standard errors.
       say: prints a line.
 
     Returns:
@@ -65,15 +66,17 @@ def verify(
             started = time.monotonic()
             say(f"{cell.name}: training it again in {folder}")
             _train(cell, root, folder)
-            keep = not (
+            keep = True  # Whatever happens to the comparison, the training was long.
+            alike = (
                 _compare_bytes(cell, root, folder, lock, say)
                 if tolerance is None
                 else _compare_scores(cell, root, folder, tolerance, say)
             )
             what = "bytes" if tolerance is None else "scores only, not bytes"
-            verdict = "differs from" if keep else "is as"
+            verdict = "is as" if alike else "differs from"
             seconds = time.monotonic() - started
             say(f"{cell.name}: {verdict} published; compared {what}; {seconds:.0f} s")
+            keep = not alike
             if keep:
                 say(f"{cell.name}: what was made now is kept in {folder}")
                 _explain(cell, root, say)
@@ -144,7 +147,7 @@ def _require_published(params: Params, cell: Cell, root: Path) -> None:
                 f"{path} is missing: only a finished cell can be verified; train it first, or name "
                 "another"
             )
-    require_settings(params, cell, files.train)
+    require_settings(params, cell, files)
 
 
 def _train(cell: Cell, root: Path, folder: Path) -> None:
@@ -196,15 +199,18 @@ def _compare_bytes(
 def _compare_scores(
     cell: Cell, root: Path, folder: Path, tolerance: float, say: Callable[[str], None]
 ) -> bool:
+    """Compares mean returns: within the tolerance and two standard errors of their difference."""
     published, again = (
-        json.loads(CellFiles(cell, where).evaluation_json.read_text(encoding="utf-8"))["mean"]
+        json.loads(CellFiles(cell, where).evaluation_json.read_text(encoding="utf-8"))
         for where in (root, folder)
     )
-    off = abs(again - published) / abs(published) if published else abs(again)
-    near = off <= tolerance
+    variance = sum(found["std"] ** 2 / found["episodes"] for found in (published, again))
+    allowed = tolerance * abs(published["mean"]) + 2.0 * math.sqrt(variance)
+    near = abs(again["mean"] - published["mean"]) <= allowed
     say(
-        f"{_SAME if near else _DIFFERS} {cell.name}: mean return {again:.6g} here, {published:.6g} "
-        f"published: {off:.1%} apart, {tolerance:.1%} allowed"
+        f"{_SAME if near else _DIFFERS} {cell.name}: mean return {again['mean']:.6g} here, "
+        f"{published['mean']:.6g} published; allowed are {allowed:.3g} apart ({tolerance:.0%} and "
+        "two standard errors)"
     )
     return near
 

@@ -245,6 +245,7 @@ def test_a_stale_fingerprint_stops_both_engines(by_dvc: Any) -> None:
         for command in (
             ("snakemake", "--cores", "1", "results/cells/gmz/cartpole/seed-1/train.json"),
             ("dvc", "repro", "train@gmz-cartpole-1"),
+            ("mujax-pipe", "cell", "evaluate", "gmz", "cartpole", "0"),
         ):
             done = by_dvc.run(*command, check=False)
             assert done.returncode != 0

@@ -69,7 +69,7 @@ def change(tree, kind):
             "act.w at [1, 1] is 0.10490012168884277 here, 0.10490011423826218 published",
         ),
         ("sign of zero", "b at [1] is -0.0 here, 0.0 published"),
-        ("shape", "b has shape (3,) here, (2,) published, and 1 more of its files differ"),
+        ("shape", "b is float32[3] here, float32[2] published, and 1 more of its files differ"),
     ],
 )
 def test_a_checkpoint_names_the_parameter(tmp_path, kind, said):
@@ -80,6 +80,20 @@ def test_a_checkpoint_names_the_parameter(tmp_path, kind, said):
     change(tree, kind)
     save_best(tmp_path / "new", tree, {"step": 1})
     assert first_difference(tmp_path / "old", tmp_path / "new") == said
+
+
+def test_a_damaged_checkpoint_is_a_difference_and_no_crash(tmp_path):
+    for name in ("old", "new"):
+        save_best(tmp_path / name, weights(), {"step": 1})
+    chunk = next(path for path in (tmp_path / "old" / "params" / "b").iterdir() if path.name == "0")
+    chunk.write_bytes(chunk.read_bytes()[:3])
+    said = first_difference(tmp_path / "old", tmp_path / "new")
+    assert said == "params/b/0, in a checkpoint that cannot be read"
+    other = weights() | {"b": np.zeros(2, np.float16)}
+    save_best(tmp_path / "old", other, {"step": 1})
+    assert "b is float32[2] here, float16[2] published" in str(
+        first_difference(tmp_path / "old", tmp_path / "new")
+    )
 
 
 def test_metadata_and_missing_files_of_a_checkpoint_are_named(tmp_path):
