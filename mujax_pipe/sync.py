@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import re
 import subprocess
@@ -11,10 +12,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mujax_pipe.errors import RunError, UserError
-from mujax_pipe.params import Params
+from mujax_pipe.params import GRIDS, Params
 from mujax_pipe.record import record, stages
 
 _LOCKS = Path(".snakemake/locks")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Left:
+    """What each engine would still run for a grid."""
+
+    jobs: Mapping[str, int]
+    """Snakemake's rule -> number of jobs."""
+    changes: dict[str, str]
+    """DVC's stage -> its first change."""
 
 
 def sync(
@@ -23,7 +34,9 @@ def sync(
     """Looks at both engines, says what it will do, and does it; a second time it does nothing.
 
     Where Snakemake has nothing to do, its results are recorded in dvc.lock. Where DVC has nothing
-    to do, as after `dvc repro` or `dvc pull`, Snakemake is told that all is up to date.
+    to do, as after `dvc repro` or `dvc pull`, Snakemake is told that all is up to date. With `all`
+    the smaller grids of the same cells come along where an engine has finished them: what one grid
+    is told moves times that the others go by.
 
     Args:
       params: of the project.
@@ -35,30 +48,42 @@ def sync(
       UserError: neither engine is done, or one is at work.
       RunError: an engine failed, or is not content afterwards.
     """
-    cells = f"the {len(params.cells(grid))} cells of {grid!r}"
-    jobs, changes = _jobs(grid, root), _changes(params, grid, root)
-    if not jobs and not changes:
-        say(f"Snakemake and DVC agree on {cells}: nothing to do.")
-        return
-    if jobs and changes:
-        stage, what = next(iter(changes.items()))
+    before = {name: _look(params, name, root) for name in (GRIDS if grid == "all" else [grid])}
+    asked = before[grid]
+    if asked.jobs and asked.changes:
+        stage, what = next(iter(asked.changes.items()))
         raise UserError(
-            f"neither engine is done, so nothing was changed: Snakemake would run {_listed(jobs)}, "
-            f"and for DVC {len(changes)} stages changed, first {stage} ({what}); finish with "
-            f"`snakemake --cores all {grid}` or `dvc repro`, or fetch results with `dvc pull`"
+            "neither engine is done, so nothing was changed: Snakemake would run "
+            f"{_listed(asked.jobs)}, and for DVC {len(asked.changes)} stages changed, first "
+            f"{stage} ({what}); finish with `snakemake --cores all {grid}` or `dvc repro`, or "
+            "fetch results with `dvc pull`"
         )
-    if changes:
-        say(f"Snakemake is done: recording {len(changes)} stages that changed in dvc.lock.")
-        record(params, grid, root)
-    else:
-        say(f"DVC is done: telling Snakemake, which would run {_listed(jobs)}.")
-        _require_idle(root)
-        _snakemake(root, "--touch", "--cores", "1", grid)
-    jobs, changes = _jobs(grid, root), _changes(params, grid, root)
-    if jobs or changes:
-        left = _listed(jobs) if jobs else ", ".join(changes)
-        raise RunError(f"the engines still do not agree, left are {left}: run either of them")
-    say(f"Snakemake and DVC agree on {cells}.")
+    finished = {name: left for name, left in before.items() if not (left.jobs and left.changes)}
+    # Recording goes by what Snakemake says now, so it comes before anything is touched.
+    for name, left in finished.items():
+        if left.changes:
+            count = len(left.changes)
+            say(f"{name}: Snakemake is done; recording {count} stages that changed in dvc.lock.")
+            record(params, name, root)
+    for name in finished:
+        if jobs := _jobs(name, root):
+            say(f"{name}: DVC is done; telling Snakemake, which would run {_listed(jobs)}.")
+            _require_idle(root)
+            _snakemake(root, "--touch", "--cores", "1", name)
+    for name, left in finished.items():
+        after = _look(params, name, root) if left.jobs or left.changes else left
+        if after.jobs or after.changes:
+            still = _listed(after.jobs) if after.jobs else ", ".join(after.changes)
+            raise RunError(
+                f"the engines still do not agree on {name!r}, left are {still}: run either of them"
+            )
+        cells = f"the {len(params.cells(name))} cells of {name!r}"
+        nothing = "" if left.jobs or left.changes else ": nothing to do"
+        say(f"Snakemake and DVC agree on {cells}{nothing}.")
+
+
+def _look(params: Params, grid: str, root: Path) -> _Left:
+    return _Left(jobs=_jobs(grid, root), changes=_changes(params, grid, root))
 
 
 def _jobs(grid: str, root: Path) -> Mapping[str, int]:

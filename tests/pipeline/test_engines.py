@@ -72,7 +72,7 @@ def by_snakemake(new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     snakemake(project, "demo")
     printed = project.run("mujax-pipe", "sync", "--grid", "demo").stdout
-    assert printed.startswith("Snakemake is done: recording 4 stages")
+    assert printed.startswith("demo: Snakemake is done; recording 4 stages")
     assert "agree on the 1 cells of 'demo'" in printed
     return project
 
@@ -115,7 +115,9 @@ def test_snakemake_finds_dvcs_work_done(by_dvc: Any) -> None:
     before = (by_dvc.root / "dvc.lock").read_bytes()
     os.utime(by_dvc.root / "fingerprint.json")
     printed = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
-    assert printed.startswith("DVC is done: telling Snakemake, which would run train, evaluate")
+    assert printed.startswith(
+        "demo: DVC is done; telling Snakemake, which would run train, evaluate"
+    )
     again = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
     assert again == "Snakemake and DVC agree on the 1 cells of 'demo': nothing to do.\n"
     assert (by_dvc.root / "dvc.lock").read_bytes() == before
@@ -184,7 +186,8 @@ def test_a_published_cell_is_verified_byte_for_byte(by_snakemake: Any) -> None:
         path.write_bytes(before[f"{folder}/curve.csv"])
         best.with_name("elsewhere").rename(best)
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "not everything is as published" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("mujax-pipe: not everything is as published")
+    assert "Traceback" not in done.stderr
     assert f"same    {folder}/best (dvc.lock)" in done.stdout
     assert re.search(
         rf"differs {folder}/curve.csv: line 4, \w+ is '.*' here, '.*' pub", done.stdout
@@ -213,7 +216,7 @@ def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
 
 def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     path = by_dvc.root / "params.yaml"
-    path.write_text(PARAMS.replace("batch_size: 8", "batch_size: 4"))
+    path.write_text(PARAMS.replace("min_replay_size: 50", "min_replay_size: 60"))
     try:
         line = refused(by_dvc, "--grid", "demo")
         # Snakemake goes by time where it has not run itself: it is content, and wrongly so.
@@ -222,7 +225,7 @@ def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     finally:
         path.write_text(PARAMS)
     assert "neither engine is done" in line
-    assert "seed-0/train.json: batch_size is 8, but params.yaml asks for 4" in more
+    assert "seed-0/train.json: min_replay_size is 50, but params.yaml asks for 60" in more
 
 
 def test_a_running_snakemake_is_left_alone(by_dvc: Any) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mujax_pipe.training.actor import Episode
+from mujax_pipe.training.environment_loop import Episode
 from mujax_pipe.training.logs import RunLog
 from mujax_pipe.training.schedule import Acted, Evaluated, Learned
 
