@@ -216,7 +216,7 @@ def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
 
 def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     path = by_dvc.root / "params.yaml"
-    path.write_text(PARAMS.replace("min_replay_size: 50", "min_replay_size: 60"))
+    path.write_text(PARAMS.replace("num_simulations: 2", "num_simulations: 3"))
     try:
         line = refused(by_dvc, "--grid", "demo")
         # Snakemake goes by time where it has not run itself: it is content, and wrongly so.
@@ -225,7 +225,7 @@ def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     finally:
         path.write_text(PARAMS)
     assert "neither engine is done" in line
-    assert "seed-0/train.json: min_replay_size is 50, but params.yaml asks for 60" in more
+    assert "seed-0/train.json: num_simulations is 2, but params.yaml asks for 3" in more
 
 
 def test_a_running_snakemake_is_left_alone(by_dvc: Any) -> None:
