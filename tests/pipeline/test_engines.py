@@ -215,6 +215,8 @@ def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
 
 
 def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
+    os.utime(by_dvc.root / "fingerprint.json")
+    by_dvc.run("mujax-pipe", "sync", "--grid", "demo")
     path = by_dvc.root / "params.yaml"
     path.write_text(PARAMS.replace("num_simulations: 2", "num_simulations: 3"))
     try:
