@@ -7,7 +7,6 @@ median of the rounds: environment steps a second, and as a ratio to one actor on
 """
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -18,11 +17,11 @@ SETTINGS = [(1, 1), (1, 2), (2, 2)]  # (actors, threads)
 ENVIRONMENTS = ("CartPole-v1", "CartPole-v1, waiting 1 ms a step")
 
 
-def measure(env_id: str, num_actors: int, num_envs: int, seconds: float) -> float:
+def measure(env_id: str, num_actors: int, threads: int, num_envs: int, seconds: float) -> float:
     """Returns environment steps a second after compiling; runs in a process of its own."""
     from mujax_pipe import runtime
 
-    runtime.prepare(runtime.threads() or 1)
+    runtime.prepare(threads)
     import gymnasium as gym
     import numpy as np
 
@@ -67,25 +66,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--num-envs", type=int, default=32)
-    parser.add_argument("--one", nargs=2, metavar=("ENV", "ACTORS"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--one", nargs=3, metavar=("ENV", "ACTORS", "THREADS"), help=argparse.SUPPRESS
+    )
     options = parser.parse_args()
     if options.one:
-        env, actors = options.one
-        print(measure(env, int(actors), options.num_envs, options.seconds))
+        env, actors, threads = options.one
+        rate = measure(env, int(actors), int(threads), options.num_envs, options.seconds)
+        print(rate)
         return
     found: dict[tuple[str, int, int], list[float]] = {}
     for _ in range(options.rounds):
         for env in ENVIRONMENTS:
             for actors, threads in SETTINGS:
-                command = [sys.executable, __file__, "--one", env, str(actors)]
+                command = [sys.executable, __file__, "--one", env, str(actors), str(threads)]
                 command += ["--num-envs", str(options.num_envs), "--seconds", str(options.seconds)]
-                done = subprocess.run(
-                    command,
-                    env={**os.environ, "NPROC": str(threads)},
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                )
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
                 found.setdefault((env, actors, threads), []).append(float(done.stdout))
     print("| environment | actors | threads | environment steps/s | ratio |")
     print("|:--|--:|--:|--:|--:|")

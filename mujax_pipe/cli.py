@@ -144,8 +144,12 @@ def _train(
         ),
     ] = int(CheckpointingConfig().every_sec),
     init_checkpoint: Annotated[
-        Path | None,
-        typer.Option("--init-checkpoint", metavar="RUN", help="Start from the best of this run."),
+        str | None,
+        typer.Option(
+            "--init-checkpoint",
+            metavar="RUN",
+            help="Start from the best of this run: a folder, or a W&B artifact by name.",
+        ),
     ] = None,
     writer: Annotated[
         list[str] | None,

@@ -51,6 +51,10 @@ class RunFiles:
         """Orbax checkpoint with the best score, and its metadata."""
         return self.directory / "best"
 
+    def usage(self, verb: str) -> Path:
+        """Seconds and memory of the job `verb`, as Snakemake measures them: never tracked."""
+        return self.logs / f"{verb}.usage.tsv"
+
     @property
     def latest(self) -> Path:
         """Everything an unfinished run needs to go on."""
@@ -126,6 +130,10 @@ class CellFiles:
     def log(self, verb: str) -> Path:
         """What the job `verb` prints: never tracked."""
         return self.logs / f"{verb}.log"
+
+    def usage(self, verb: str) -> Path:
+        """Seconds and memory of the job `verb`, as Snakemake measures them: never tracked."""
+        return self.logs / f"{verb}.usage.tsv"
 
     @property
     def latest(self) -> Path:

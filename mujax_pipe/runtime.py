@@ -4,7 +4,8 @@ Results are bit for bit the same only while the thread pool is: XLA splits work 
 threads it finds, and sums in another order. So a run has one XLA thread, whatever the machine has.
 
 And only while instructions are exact: an approximate reciprocal square root has other last bits on
-each maker's CPUs. XLA is told to do without, which costs nothing that could be measured.
+each maker's CPUs, and a library's kernels for newer CPUs sum in another order. XLA is told to do
+without both, which costs nothing that could be measured.
 """
 
 from __future__ import annotations
@@ -19,33 +20,68 @@ from pathlib import Path
 _THREADS = "NPROC"
 _FLAGS = "XLA_FLAGS"
 _EXACT = "--xla_cpu_enable_platform_dependent_math=false"
+# Read by oneDNN, which XLA calls for some matrix products.
+_KERNELS = ("ONEDNN_MAX_CPU_ISA", "AVX2")
+
+# What a user may say about JAX without a say in its numbers, as the first letters of names.
+_HARMLESS_SETTINGS = (
+    *("JAX_PLATFORMS", "JAX_LOG", "JAX_TRACEBACK", "JAX_DEBUG_LOG", "JAX_DUMP", "JAX_EXPLAIN"),
+    *("JAX_COMPILATION_CACHE", "JAX_ENABLE_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE"),
+    *("JAX_RAISE_PERSISTENT_CACHE", "JAX_CUDA", "JAX_ROCM", "JAX_PJRT"),
+)
+# And about XLA. A cap on instructions was tried: it gives the same bytes.
+_HARMLESS_FLAGS = (
+    *("--xla_dump", "--xla_force_host_platform_device_count", "--xla_cpu_max_isa"),
+    *("--xla_hlo_profile", "--xla_gpu_cuda_data_dir", _EXACT),
+)
+
+_settled: int | None = None
 
 
 def prepare(threads: int = 1) -> None:
     """Settles threads and numerics; without effect once JAX has started to compute."""
+    global _settled
+    if _started():
+        return
+    _settled = threads
     os.environ[_THREADS] = str(threads)
-    # The last of two counts; a user's other flags stay.
+    # The last of two counts; a user's other flags stay, and `machine_class` names them.
     flags = [flag for flag in os.environ.get(_FLAGS, "").split() if flag != _EXACT]
     os.environ[_FLAGS] = " ".join([*flags, _EXACT])
+    os.environ.update([_KERNELS])
+    os.environ.pop("DNNL_MAX_CPU_ISA", None)
     # A stray setting from the user's shell would change random streams or precision.
-    for name in ("JAX_ENABLE_X64", "JAX_THREEFRY_PARTITIONABLE", "JAX_DEFAULT_MATMUL_PRECISION"):
-        os.environ.pop(name, None)
+    for name in [name for name in os.environ if name.startswith("JAX_")]:
+        if not name.startswith(_HARMLESS_SETTINGS):
+            del os.environ[name]
     # Silences start-up chatter of the C++ runtime; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def threads() -> int | None:
-    """XLA threads asked for, or None when `prepare` has not been called."""
-    value = os.environ.get(_THREADS)
-    return int(value) if value else None
+    """XLA threads that `prepare` has settled; None when it was not called before JAX started."""
+    return _settled
+
+
+def _started() -> bool:
+    """Whether JAX has read its settings: it does when it first needs a device."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bridge.backends_are_initialized()
 
 
 def machine_class() -> str:
     """Names what bits may depend on: two machines of one class give the same bytes.
 
     Every x86-64 CPU with AVX2 and fused multiply-add is of one class (docs/reproducibility.md says
-    what was tried); any other is named by its maker and model.
+    what was tried); any other is named by its maker and model. XLA flags that may change numbers
+    make a class of their own.
     """
+    flags = os.environ.get(_FLAGS, "").split()
+    foreign = sorted(flag for flag in flags if not flag.startswith(_HARMLESS_FLAGS))
+    return " ".join([_cpu_class(), *(["with", *foreign] if foreign else [])])
+
+
+def _cpu_class() -> str:
     fields: dict[str, str] = {}
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")

@@ -109,9 +109,20 @@ def _status(cell: Cell, files: CellFiles) -> CellStatus:
             score=_read(files.evaluation_json).get("mean"),
             seconds=_read(files.machine).get("seconds"),
         )
-    if files.lock.exists() and not trained:
+    if files.lock.exists() and not trained or _failed(files, job):
         return CellStatus(cell=cell, state=State.STOPPED, job=job, share=share, score=best)
     return CellStatus(cell=cell, state=State.WAITING, share=1.0 if trained else 0.0)
+
+
+def _failed(files: CellFiles, job: str) -> bool:
+    """Whether an evaluation that Snakemake has started since the training left no result."""
+    log = files.log("evaluate")
+    return (
+        job == "evaluate"
+        and log.exists()
+        and log.stat().st_mtime >= files.train.stat().st_mtime
+        and not files.evaluation_json.exists()
+    )
 
 
 def shown(found: Sequence[CellStatus], root: Path = Path()) -> RenderableType:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mujax_pipe.errors import RunError, UserError
-from mujax_pipe.params import GRIDS, Params
+from mujax_pipe.params import GRIDS, Params, grid_key
 from mujax_pipe.record import record, stages
 
 _LOCKS = Path(".snakemake/locks")
@@ -45,9 +45,10 @@ def sync(
       say: prints a line.
 
     Raises:
-      UserError: neither engine is done, or one is at work.
+      UserError: no such grid, neither engine is done, or one is at work.
       RunError: an engine failed, or is not content afterwards.
     """
+    grid_key(grid)
     before = {name: _look(params, name, root) for name in (GRIDS if grid == "all" else [grid])}
     asked = before[grid]
     if asked.jobs and asked.changes:

@@ -125,7 +125,7 @@ class SMZ(muzero.Algorithm):
             weights[1:],
         )
         metrics = muzero.policy_metrics(unrolled.policy, targets) | chance_metrics(
-            unrolled.chance, code, targets.policy_mask[:, :-1]
+            unrolled.chance, code, targets.policy_mask[:, :-1] * targets.transition_mask
         )
         return muzero.weighted_loss(config, losses, metrics)
 

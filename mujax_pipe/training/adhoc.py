@@ -24,7 +24,7 @@ def train(
     wrappers: tuple[str, ...],
     seed: int,
     checkpointing: CheckpointingConfig,
-    init_checkpoint: Path | None = None,
+    init_checkpoint: str | None = None,
     writers: Sequence[str] = (),
 ) -> None:
     """Trains one run into its folder and says where its results lie."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
+from mujax_pipe import runtime
+from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import UserError, quoted
 
 T = TypeVar("T")
@@ -22,10 +24,24 @@ def learning_device(name: str) -> jax.Device:
 
 
 def placed(tree: T, device: jax.Device) -> T:
-    """Returns a pytree on a device: computations follow their arrays there."""
-    if device == jax.devices()[0]:
-        return tree  # The default: nothing to move, and nothing to pin.
-    return jax.device_put(tree, device)
+    """Returns a pytree on a device: computations follow their arrays there.
+
+    What is there already stays as it is, and so does what will be computed there by default.
+    """
+    default = jax.devices()[0]
+
+    def place(leaf: Any) -> Any:
+        here = leaf.devices() if isinstance(leaf, jax.Array) else {default}
+        return leaf if here == {device} else jax.device_put(leaf, device)
+
+    return jax.tree.map(place, tree)
+
+
+def compute_class(config: MuZeroConfig) -> str:
+    """Names what the bits of a run may depend on: the machine, and the GPU that learns or acts."""
+    used = (learning_device(config.learner_device), acting_device(config.actor_device))
+    others = sorted({device.device_kind for device in used if device.platform != "cpu"})
+    return ", ".join([runtime.machine_class(), *others])
 
 
 def _named(option: str, name: str) -> jax.Device:

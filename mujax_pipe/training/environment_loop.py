@@ -55,6 +55,7 @@ class EnvironmentLoop:
         self.seen: list[dict[str, Any]] = []
         self._steps_taken = 0
         self._observation, self._invalid = environments.reset()
+        _require_finite(first, observation=self._observation)
         self._returns = np.zeros(len(environments))
         self._lengths = np.zeros(len(environments), np.int64)
 
@@ -106,7 +107,12 @@ class EnvironmentLoop:
         return self._environments.exact_resume
 
     def _transition(self, searched: SearchOutput, action: np.ndarray, answer: Step) -> Transition:
-        _require_finite(answer, self._first)
+        _require_finite(
+            self._first,
+            reward=answer.reward,
+            observation=answer.observation,
+            final_observation=answer.final_observation,
+        )
         bootstrap_value = np.zeros(len(self._environments), np.float32)
         if answer.truncated.any():
             value = self._actor.value(answer.final_observation)
@@ -204,12 +210,9 @@ def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _require_finite(answer: Step, first: int) -> None:
-    for name, array in (
-        ("reward", answer.reward),
-        ("observation", answer.observation),
-        ("observation", answer.final_observation),
-    ):
+def _require_finite(first: int, **arrays: np.ndarray) -> None:
+    """Checks arrays [B, ...] by name, of environments numbered from `first`."""
+    for name, array in arrays.items():
         bad = ~np.isfinite(array)
         if bad.any():
             index = int(np.argwhere(bad)[0][0])

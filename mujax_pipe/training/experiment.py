@@ -14,12 +14,14 @@ import jax
 from mujax_pipe import runtime
 from mujax_pipe.agents import algorithm_for, algorithm_name
 from mujax_pipe.agents.muzero import Algorithm
+from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.fingerprint import source_digest
 from mujax_pipe.layout import RunFiles
 from mujax_pipe.run_config import CheckpointingConfig, EvaluationConfig
 from mujax_pipe.training import schedule
 from mujax_pipe.training.checkpoint import save_best
+from mujax_pipe.training.devices import compute_class
 from mujax_pipe.training.environment_loop import EnvironmentLoops
 from mujax_pipe.training.envs import EnvironmentFactory
 from mujax_pipe.training.evaluation import Evaluator
@@ -131,9 +133,15 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
         algorithm = algorithm_for(config, batches[0].spec)
         roles = make_roles(experiment, algorithm, batches, stack)
         reporter = Reporter(experiment.title, experiment.num_steps)
+        if runtime.threads() is None:
+            reporter.line(
+                "warning: JAX had started before this run could settle its threads, so another "
+                "machine may get other bits: call mujax_pipe.runtime.prepare() first"
+            )
         reporter.line(f"replay holds at most {roles.replay.num_bytes / 1e6:,.1f} MB")
         state = schedule.start(roles, experiment.evaluation, _initial_params(experiment, algorithm))
-        saver = stack.enter_context(_make_saver(experiment, roles, state, reporter.line))
+        key = run_key(_identity(experiment, algorithm.spec), source_digest())
+        saver = stack.enter_context(_make_saver(experiment, roles, state, key, reporter.line))
         if saver.resume():
             _write_best(experiment, algorithm, state)
         log = RunLog(experiment.writers, experiment.observers, experiment.log_every, reporter.line)
@@ -152,7 +160,7 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
                     log.upload(experiment.files.best, experiment.title, _scored(event))
             saver.after_event()
         exact_resume = all(batch.exact_resume for batch in batches)
-        _finish(experiment, state, exact_resume)
+        _finish(experiment, algorithm, state, exact_resume)
         saver.finish()
     return RunResult(
         curve=state.curve,
@@ -173,6 +181,7 @@ def _make_saver(
     experiment: ExperimentConfig,
     roles: schedule.Roles,
     state: schedule.RunState,
+    key: str,
     report: Callable[[str], None],
 ) -> Saver:
     checkpointing = experiment.checkpointing
@@ -180,7 +189,7 @@ def _make_saver(
         experiment.latest or experiment.files.latest,
         roles,
         state,
-        key=run_key(describe(experiment), source_digest()),
+        key=key,
         every_sec=checkpointing.every_sec,
         resume=checkpointing.resume,
         report=report,
@@ -198,6 +207,19 @@ def describe(experiment: ExperimentConfig) -> dict[str, Any]:
         "init_checkpoint": str(experiment.init_checkpoint or ""),
         "evaluation": dataclasses.asdict(experiment.evaluation),
         "config": dataclasses.asdict(experiment.config),
+    }
+
+
+def _identity(experiment: ExperimentConfig, spec: EnvironmentSpec) -> dict[str, Any]:
+    """What must be the same for a run to go on from `latest/`, as JSON values."""
+    factory = experiment.environment_factory
+    return {
+        **describe(experiment),
+        # An environment of the user's has no other name.
+        "factory": getattr(factory, "__qualname__", type(factory).__qualname__),
+        "environment_spec": spec._asdict(),
+        "machine_class": compute_class(experiment.config),
+        "xla_threads": runtime.threads(),
     }
 
 
@@ -275,10 +297,15 @@ def _write_best(
 
 def _finish(
     experiment: ExperimentConfig,
+    algorithm: Algorithm,
     state: schedule.RunState,
     exact_resume: bool,
 ) -> None:
-    """Writes `curve.csv` and, as the last file, `train.json`."""
+    """Writes `best/`, `curve.csv` and, as the last file, `train.json`.
+
+    The checkpoint again, for whatever happened to the folder since it was the best.
+    """
+    _write_best(experiment, algorithm, state)
     selection = state.selection
     write_csv(experiment.files.curve, ("step", "env_steps", "score"), state.curve)
     summary = {
@@ -292,7 +319,7 @@ def _finish(
             "score": selection.best_score,
         },
         "exact_resume": exact_resume,
-        "machine_class": runtime.machine_class(),
+        "machine_class": compute_class(experiment.config),
         "xla_threads": runtime.threads(),
     }
     write_json(experiment.files.train, summary)

@@ -169,8 +169,17 @@ def _leaves(tree: Any) -> dict[str, np.ndarray]:
 
 
 def _like(saved: dict[str, np.ndarray], tree: Any) -> Any:
-    """Puts saved leaves back into the structure of `tree`."""
+    """Puts saved leaves back into the structure of `tree`.
+
+    Raises:
+      RunError: they are of another one, though the key is that of this run.
+    """
     leaves, structure = jax.tree.flatten(tree)
-    if len(leaves) != len(saved):
-        raise RunError(f"latest/ holds {len(saved)} arrays where {len(leaves)} are expected")
+    found = [(saved[str(i)].shape, saved[str(i)].dtype) for i in range(len(saved))]
+    expected = [(leaf.shape, leaf.dtype) for leaf in leaves]
+    if found != expected:
+        raise RunError(
+            f"latest/ holds arrays of {found} where {expected} are expected: remove it to start "
+            "anew"
+        )
     return jax.tree.unflatten(structure, [jnp.asarray(saved[str(i)]) for i in range(len(leaves))])

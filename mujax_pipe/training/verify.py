@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -79,7 +78,7 @@ def verify(
             keep = not alike
             if keep:
                 say(f"{cell.name}: what was made now is kept in {folder}")
-                _explain(cell, root, say)
+                _explain(cell, root, folder, say)
         finally:
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -215,10 +214,12 @@ def _compare_scores(
     return near
 
 
-def _explain(cell: Cell, root: Path, say: Callable[[str], None]) -> None:
+def _explain(cell: Cell, root: Path, folder: Path, say: Callable[[str], None]) -> None:
     """Says so when the published cell is of another kind of machine."""
-    train: dict[str, Any] = json.loads(CellFiles(cell, root).train.read_text(encoding="utf-8"))
-    there, here = train.get("machine_class"), runtime.machine_class()
+    there, here = (
+        json.loads(CellFiles(cell, where).train.read_text(encoding="utf-8")).get("machine_class")
+        for where in (root, folder)
+    )
     if there != here:
         say(
             f"{cell.name}: it was published from a machine of class {there!r}, this is {here!r}; "

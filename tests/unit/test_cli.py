@@ -100,7 +100,7 @@ def test_train_hands_over_what_was_asked_for(
     assert (config.learning_rate, config.after_terminal) == (1e-4, "masked")
     assert trained["evaluation"] == EvaluationConfig(every=50, num_episodes=7, ema=0.5)
     assert trained["wrappers"] == ("a", "b")
-    assert (trained["seed"], trained["init_checkpoint"]) == (3, Path("there"))
+    assert (trained["seed"], trained["init_checkpoint"]) == (3, "there")
     assert trained["checkpointing"] == CheckpointingConfig(
         directory="here", every_sec=9, resume=False, upload_to_wandb=True
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mujax_pipe import cli
+from mujax_pipe import cli, runtime
 from mujax_pipe.config import SMZConfig
 from mujax_pipe.run_config import EvaluationConfig
 from mujax_pipe.training import play as play_module
@@ -52,7 +51,8 @@ def test_profile_takes_the_options_of_train(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Any] = []
-    monkeypatch.setenv("NPROC", "1")
+    threads: list[int] = []
+    monkeypatch.setattr(runtime, "prepare", threads.append)
     monkeypatch.setattr(profile_module, "profile", given.append)
     code, _, _ = run(
         capsys,
@@ -60,7 +60,7 @@ def test_profile_takes_the_options_of_train(
         *("--num-envs", "4", "--evaluate-every", "50", "--threads", "2"),
     )
     assert code == 0
-    assert os.environ["NPROC"] == "2"
+    assert threads == [2]
     (experiment,) = given
     assert experiment.config == SMZConfig(num_envs=4)
     assert experiment.evaluation == EvaluationConfig(every=50)

@@ -1,16 +1,23 @@
 import os
 import subprocess
 import sys
+import types
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from mujax_pipe import runtime
+from mujax_pipe.config import GMZConfig
 from mujax_pipe.errors import UserError
+from mujax_pipe.training import devices
 from mujax_pipe.training.devices import acting_device, learning_device, placed
 
 # Two devices, which must be asked for before JAX starts: the loop acts on one, learns on the other.
 TWO_DEVICES = """
 import jax, numpy as np
+from mujax_pipe.training.devices import placed
 from mujax_pipe.training.environment_loop import EnvironmentLoops
 from mujax_pipe.training.envs import EnvironmentBatch
 from mujax_pipe.training.learner import Learner
@@ -24,6 +31,8 @@ loops = EnvironmentLoops(algorithm, [EnvironmentBatch(lambda i: Walk(), 2, lambd
 chunk, _ = loops.act(state.params, state.step, 3)
 assert chunk.action.shape == (2, 3)
 searched = loops.actor.search(chunk.observation[:, 0], chunk.invalid_actions[:, 0], np.int32(0), 0)
+moved = placed(placed(state.params, jax.devices()[1]), jax.devices()[0])
+assert {d.id for leaf in jax.tree.leaves(moved) for d in leaf.devices()} == {0}
 print(*sorted(d.id for d in searched.value.devices()), *sorted(
     d.id for leaf in jax.tree.leaves(state.params) for d in leaf.devices()))
 """
@@ -43,9 +52,19 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(name):
         learning_device(name)
 
 
-def test_on_the_default_device_nothing_is_moved():
-    tree = {"w": object()}
-    assert placed(tree, jax.devices()[0]) is tree
+def test_what_is_there_already_is_not_moved():
+    tree = {"w": jnp.ones(3), "plain": np.ones(3)}
+    same = placed(tree, jax.devices()[0])
+    assert same["w"] is tree["w"]
+    assert same["plain"] is tree["plain"]
+
+
+def test_the_class_of_a_run_names_the_accelerator(monkeypatch):
+    config = GMZConfig()
+    assert devices.compute_class(config) == runtime.machine_class()
+    gpu = types.SimpleNamespace(platform="gpu", device_kind="NVIDIA X")
+    monkeypatch.setattr(devices, "learning_device", lambda name: gpu)
+    assert devices.compute_class(config) == f"{runtime.machine_class()}, NVIDIA X"
 
 
 def test_acting_and_learning_may_be_on_devices_of_their_own():

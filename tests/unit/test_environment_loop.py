@@ -143,17 +143,25 @@ class Broken(Walk):
         super().__init__(length=2)
         self.part = part
 
+    def reset(self, **kwargs):
+        observation, info = super().reset(**kwargs)
+        if self.part == "first observation":
+            observation[0] = np.nan
+        return observation, info
+
     def step(self, action):
         observation, reward, *rest = super().step(action)
         if self._time == 2 and self.part == "reward":
             reward = float("nan")
-        if self._time == (1 if self.part == "observation" else 2) and self.part != "reward":
+        if self._time == {"observation": 1, "final observation": 2}.get(self.part):
             observation[1] = np.inf
         return observation, reward, *rest
 
 
-@pytest.mark.parametrize("part", ["reward", "observation", "final observation"])
+@pytest.mark.parametrize(
+    "part", ["reward", "observation", "final observation", "first observation"]
+)
 def test_an_environment_that_returns_nonsense_is_named(part):
-    loop, _ = make_loop(factory=Broken, part=part)
-    with pytest.raises(RunError, match=f"environment 0 returned a {part.split()[-1]} that is not"):
-        loop.act(2)
+    what = part.replace("first ", "").replace(" ", "_")
+    with pytest.raises(RunError, match=f"environment 0 returned a {what} that is not finite"):
+        make_loop(factory=Broken, part=part)[0].act(2)

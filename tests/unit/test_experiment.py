@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -61,22 +62,83 @@ def test_a_run_leaves_its_folder_finished(tmp_path):
     assert metadata["extra"] == {"note": "x"}
 
 
-def test_the_best_parameters_are_kept_not_the_last(tmp_path, monkeypatch):
-    """Scores 0, 9, 1, ... make the second evaluation the best."""
-    scores, seen = iter([0.0, 9.0, 1.0, 2.0]), []
+@pytest.fixture
+def scored(monkeypatch):
+    """Makes evaluations score what is given; returns the parameters that were scored."""
     play = experiment_module.Evaluator.play
 
-    def scored(self, params, step):
-        seen.append(jax.tree.map(np.array, params))
-        played = play(self, params, step)
-        return dataclasses.replace(played, score=np.full(3, next(scores)))
+    def give(*scores):
+        left, seen = iter(scores), []
 
-    monkeypatch.setattr(experiment_module.Evaluator, "play", scored)
+        def scored(self, params, step):
+            seen.append(jax.tree.map(np.array, params))
+            played = play(self, params, step)
+            return dataclasses.replace(played, score=np.full(len(played.score), next(left)))
+
+        monkeypatch.setattr(experiment_module.Evaluator, "play", scored)
+        return seen
+
+    return give
+
+
+def test_the_best_parameters_are_kept_not_the_last(tmp_path, scored):
+    seen = scored(0.0, 9.0, 1.0, 2.0)
     run_experiment(describe(tmp_path))
     kept = load_params(tmp_path / "best", seen[0])
     np.testing.assert_array_equal(kept["w"], seen[1]["w"])
     assert (seen[1]["w"] != seen[3]["w"]).all()
     assert load_metadata(tmp_path / "best")["step"] == 2
+
+
+def test_what_another_process_removes_meanwhile_is_there_at_the_end(tmp_path, scored):
+    """An engine that is started a second time clears the outputs of the running one."""
+    removed = []
+
+    class Clears(Walk):
+        def step(self, action):
+            if (tmp_path / "best").exists() and not removed:
+                removed.append(tmp_path / "best")
+                shutil.rmtree(tmp_path / "best")
+            return super().step(action)
+
+    scored(9.0, 1.0)
+    evaluation = EvaluationConfig(every=100, num_episodes=1)
+    run_experiment(describe(tmp_path, lambda index: Clears(), evaluation=evaluation))
+    assert removed
+    assert load_metadata(tmp_path / "best")["step"] == 0
+
+
+@pytest.mark.parametrize("change", ["none", "factory", "spec", "threads", "machine"])
+def test_another_environment_or_machine_is_another_run(tmp_path, monkeypatch, capsys, change):
+    """Environments made by a function of the user's have no id."""
+
+    def first(index):
+        return Walk()
+
+    def second(index):
+        return Walk()
+
+    def wider(index):
+        return Walk(num_actions=4)
+
+    wider.__qualname__ = first.__qualname__
+    run_experiment(describe(tmp_path, first))
+    if change == "threads":
+        monkeypatch.setattr(experiment_module.runtime, "threads", lambda: 2)
+    if change == "machine":
+        monkeypatch.setattr(experiment_module, "compute_class", lambda config: "another")
+    capsys.readouterr()
+    run_experiment(describe(tmp_path, {"factory": second, "spec": wider}.get(change, first)))
+    printed = "".join(capsys.readouterr())
+    assert ("going on from" in printed) == (change == "none")
+    assert ("starting anew" in printed) == (change != "none")
+
+
+def test_a_run_in_a_process_that_has_started_jax_otherwise_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(experiment_module.runtime, "threads", lambda: None)
+    run_experiment(describe(tmp_path))
+    assert "warning: JAX had started before" in "".join(capsys.readouterr())
+    assert json.loads((tmp_path / "train.json").read_text())["xla_threads"] is None
 
 
 def test_acting_and_scoring_play_seeds_of_their_own_families(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from mujax_pipe import runtime
 
 EXACT = "--xla_cpu_enable_platform_dependent_math=false"
+EXTRA = " with --xla_cpu_enable_fast_math=true --xla_z=1"
 INTEL = """\
 processor\t: 0
 vendor_id\t: GenuineIntel
@@ -23,18 +24,69 @@ vendor_id\t: Other
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     """What is set here does not outlive the test."""
-    for name in ("NPROC", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL"):
+    for name in ("NPROC", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL", "ONEDNN_MAX_CPU_ISA"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
+    monkeypatch.setattr(runtime, "_settled", runtime.threads())
 
 
 def test_threads_and_exact_instructions_are_settled_and_other_flags_stay(monkeypatch):
+    monkeypatch.setattr(runtime, "_started", lambda: False)
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=x {EXACT} --xla_b=1")
-    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "SSE41")
     for threads in (3, 1):
         runtime.prepare(threads)
         assert runtime.threads() == threads
+        assert os.environ["NPROC"] == str(threads)
         assert os.environ["XLA_FLAGS"] == f"--xla_dump_to=x --xla_b=1 {EXACT}"
-        assert "JAX_ENABLE_X64" not in os.environ
+        assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+        assert "DNNL_MAX_CPU_ISA" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("JAX_ENABLE_X64", False),
+        ("JAX_RANDOM_SEED_OFFSET", False),
+        ("JAX_DEFAULT_PRNG_IMPL", False),
+        ("JAX_SETTING_OF_NEXT_YEAR", False),
+        ("JAX_PLATFORMS", True),
+        ("JAX_COMPILATION_CACHE_DIR", True),
+        ("JAX_LOGGING_LEVEL", True),
+    ],
+)
+def test_of_jaxs_settings_only_those_stay_that_have_no_say_in_numbers(monkeypatch, name, kept):
+    monkeypatch.setattr(runtime, "_started", lambda: False)
+    monkeypatch.setenv(name, "1")
+    runtime.prepare()
+    assert (name in os.environ) == kept
+
+
+def test_threads_are_what_was_settled_and_not_what_the_shell_says(monkeypatch):
+    monkeypatch.setenv("NPROC", "abc")
+    assert runtime.threads() == 1
+
+
+def test_once_jax_has_started_nothing_is_settled_any_more(monkeypatch):
+    jax.devices()
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    runtime.prepare(8)
+    assert runtime.threads() == 1
+    assert os.environ["JAX_ENABLE_X64"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (EXACT, ""),
+        (f"{EXACT} --xla_dump_to=x --xla_cpu_max_isa=AVX2", ""),
+        (f"--xla_z=1 {EXACT} --xla_cpu_enable_fast_math=true", EXTRA),
+    ],
+)
+def test_flags_that_may_change_numbers_are_a_class_of_their_own(monkeypatch, flags, named):
+    monkeypatch.setenv("XLA_FLAGS", EXACT)
+    plain = runtime.machine_class()
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert runtime.machine_class() == plain + named
 
 
 def test_the_reciprocal_square_root_is_exact():

@@ -171,11 +171,14 @@ def test_episodes_that_cannot_go_on_are_cut_by_the_value_of_the_restored_average
     assert "cut" in again.lines[0]
 
 
-def test_arrays_of_another_number_are_an_error(directory):
+@pytest.mark.parametrize(
+    "rows", [{"more": np.zeros(1)}, {"rows": np.zeros(4, np.float32)}, {"rows": np.zeros(3)}]
+)
+def test_arrays_of_another_number_shape_or_type_are_an_error(directory, rows):
     Run(directory).saver.save()
     again = Run(directory)
-    again.state.replay["more"] = np.zeros(1)
-    with pytest.raises(RunError, match="latest/ holds 1 arrays where 2 are expected"):
+    again.state.replay.update(rows)
+    with pytest.raises(RunError, match=r"latest/ holds arrays of \[.*\] where .* are expected"):
         again.saver.resume()
 
 

@@ -129,8 +129,11 @@ def test_scores_may_be_compared_instead(project, monkeypatch, by, near):
 
 
 def test_another_class_of_machine_is_said(project, monkeypatch):
-    monkeypatch.setattr(module.runtime, "machine_class", lambda: "arm64 Other")
-    _, lines, trainer = run(project, monkeypatch, edit=worse)
+    def elsewhere(files):
+        train = json.loads(files.train.read_text())
+        files.train.write_text(json.dumps({**train, "machine_class": "arm64 Other"}))
+
+    _, lines, trainer = run(project, monkeypatch, edit=elsewhere)
     assert any("this is 'arm64 Other'; bytes may differ between classes" in line for line in lines)
     shutil.rmtree(trainer.folders[0])
 
