@@ -7,12 +7,15 @@ clock, a host or a crash can touch lies under `logs/`, which nothing tracks.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 PARAMS = Path("params.yaml")
 FINGERPRINT = Path("fingerprint.json")
 CONSTRAINTS = Path("constraints.txt")
+STAGES = Path("dvc.yaml")
 RESULTS = Path("results")
+CELLS = RESULTS / "cells"
 LOGS = Path("logs")
 CHECKPOINTS = Path("checkpoints")
 
@@ -51,10 +54,6 @@ class RunFiles:
         """Orbax checkpoint with the best score, and its metadata."""
         return self.directory / "best"
 
-    def usage(self, verb: str) -> Path:
-        """Seconds and memory of the job `verb`, as Snakemake measures them: never tracked."""
-        return self.logs / f"{verb}.usage.tsv"
-
     @property
     def latest(self) -> Path:
         """Everything an unfinished run needs to go on."""
@@ -80,7 +79,7 @@ class CellFiles:
 
     @property
     def directory(self) -> Path:
-        return self.root / RESULTS / "cells" / self.cell.name
+        return self.root / CELLS / self.cell.name
 
     @property
     def run(self) -> RunFiles:
@@ -203,3 +202,13 @@ class AnalysisFiles:
     def log(self, verb: str) -> Path:
         """What the job `verb` prints: never tracked."""
         return self.root / LOGS / self.grid / f"{verb}.log"
+
+
+def outputs(cells: Iterable[Cell], grid: str, root: Path = Path()) -> list[Path]:
+    """Returns everything that a finished grid of these cells consists of."""
+    made = AnalysisFiles(grid, root)
+    files = [CellFiles(cell, root) for cell in cells]
+    return [
+        *(path for cell in files for path in (*cell.trained, *cell.evaluated)),
+        *(made.summary, *made.tables, *made.figures),
+    ]

@@ -6,13 +6,13 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mujax_pipe import fingerprint
+from mujax_pipe import fingerprint, layout
+from mujax_pipe.dvc_stages import targets
 from mujax_pipe.errors import UserError
-from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.layout import Cell, CellFiles
 from mujax_pipe.params import Params
 
 
@@ -26,7 +26,8 @@ def record(params: Params, grid: str, root: Path = Path()) -> None:
       UserError: an output is missing, a cell was trained with other settings than params.yaml has,
         fingerprint.json is stale, or DVC refuses.
     """
-    missing = [path for path in _outputs(params, grid, root) if not path.exists()]
+    wanted = layout.outputs(params.cells(grid), grid, root)
+    missing = [path for path in wanted if not path.exists()]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UserError(
@@ -38,19 +39,11 @@ def record(params: Params, grid: str, root: Path = Path()) -> None:
         require_settings(params, cell, CellFiles(cell, root))
     command = [sys.executable, "-m", "dvc", "commit", "--quiet", "--force", "--no-relink"]
     done = subprocess.run(
-        [*command, *stages(params, grid)], cwd=root, capture_output=True, text=True, check=False
+        [*command, *targets(params, grid)], cwd=root, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise UserError(f"dvc commit failed: {reason[0] if reason else 'it gave no reason'}")
-
-
-def stages(params: Params, grid: str) -> list[str]:
-    """Returns the DVC stages of a grid, in the order of the work."""
-    cells = [f"{cell.algo}-{cell.env}-{cell.seed}" for cell in params.cells(grid)]
-    verbs = [f"{verb}@{cell}" for verb in ("train", "evaluate") for cell in cells]
-    suffix = "" if grid == "all" else f"-{grid}"
-    return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
 
 
 def require_settings(params: Params, cell: Cell, files: CellFiles) -> None:
@@ -98,11 +91,3 @@ def _flat(tree: dict[str, Any]) -> dict[str, Any]:
     for name, value in tree.items():
         flat |= _flat(value) if isinstance(value, dict) else {name: value}
     return flat
-
-
-def _outputs(params: Params, grid: str, root: Path) -> Iterator[Path]:
-    for cell in params.cells(grid):
-        files = CellFiles(cell, root)
-        yield from (*files.trained, *files.evaluated)
-    analysis = AnalysisFiles(grid, root)
-    yield from (analysis.summary, *analysis.tables, *analysis.figures)

@@ -109,17 +109,18 @@ def _status(cell: Cell, files: CellFiles) -> CellStatus:
             score=_read(files.evaluation_json).get("mean"),
             seconds=_read(files.machine).get("seconds"),
         )
-    if files.lock.exists() and not trained or _failed(files, job):
+    if _stopped_in(files, job):
         return CellStatus(cell=cell, state=State.STOPPED, job=job, share=share, score=best)
     return CellStatus(cell=cell, state=State.WAITING, share=1.0 if trained else 0.0)
 
 
-def _failed(files: CellFiles, job: str) -> bool:
-    """Whether an evaluation that Snakemake has started since the training left no result."""
-    log = files.log("evaluate")
+def _stopped_in(files: CellFiles, job: str) -> bool:
+    """Whether a job that has begun, as its lock or Snakemake's log tell, left no result."""
+    log = files.log(job)
+    if job == "train":
+        return files.lock.exists() or (log.exists() and log.stat().st_size > 0)
     return (
-        job == "evaluate"
-        and log.exists()
+        log.exists()
         and log.stat().st_mtime >= files.train.stat().st_mtime
         and not files.evaluation_json.exists()
     )

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from mujax_pipe import dvc_stages
+from mujax_pipe.dvc_stages import stages, targets
 from mujax_pipe.errors import RunError, UserError
 from mujax_pipe.params import GRIDS, Params, grid_key
-from mujax_pipe.record import record, stages
+from mujax_pipe.record import record
 
 _LOCKS = Path(".snakemake/locks")
 
@@ -45,10 +47,12 @@ def sync(
       say: prints a line.
 
     Raises:
-      UserError: no such grid, neither engine is done, or one is at work.
+      UserError: no such grid, dvc.yaml does not fit params.yaml, neither engine is done, or one is
+        at work.
       RunError: an engine failed, or is not content afterwards.
     """
     grid_key(grid)
+    dvc_stages.check(params, root)
     before = {name: _look(params, name, root) for name in (GRIDS if grid == "all" else [grid])}
     asked = before[grid]
     if asked.jobs and asked.changes:
@@ -103,7 +107,7 @@ def _jobs(grid: str, root: Path) -> Mapping[str, int]:
 
 def _changes(params: Params, grid: str, root: Path) -> dict[str, str]:
     """Returns stage -> its first change, as `dvc status` has them."""
-    printed = _run(root, "dvc", "status", "--json", *stages(params, grid))
+    printed = _run(root, "dvc", "status", "--json", *targets(params, grid))
     found = json.loads(printed.strip().splitlines()[-1] if printed.strip() else "{}")
     return {stage: _first(found[stage]) for stage in stages(params, grid) if stage in found}
 

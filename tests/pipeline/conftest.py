@@ -36,6 +36,7 @@ class Project:
         (root / ".dvc").mkdir()
         for name in ("config", ".gitignore"):
             shutil.copy(ROOT / ".dvc" / name, root / ".dvc" / name)
+        shutil.copytree(ROOT / ".dvc" / "plots", root / ".dvc" / "plots")
         self.run("git", "init", "--quiet")
         self.run("mujax-pipe", "fingerprint", "--write")
 

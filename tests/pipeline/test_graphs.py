@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from mujax_pipe.dvc_stages import stages
 from mujax_pipe.layout import ANALYSIS_SOURCE, AnalysisFiles, CellFiles
 from mujax_pipe.params import GRIDS, STAGE_KEYS, load_params
-from mujax_pipe.record import stages
 
 ROOT = Path(__file__).parents[2]
 PARAMS = load_params(ROOT / "params.yaml")
@@ -63,7 +63,7 @@ def snakemake(project: Any) -> list[Job]:
             else []
             for key in ("input", "output")
         }
-        command = re.search(r"^Shell command: (mujax-pipe .*?) > (\S+) 2>&1$", block, re.M)
+        command = re.search(r"^Shell command: (mujax-pipe .*?) >>? (\S+) 2>&1$", block, re.M)
         if command:
             assert command[2].startswith("logs/")
             jobs.append(Job(command[1], frozenset(found["input"]), frozenset(found["output"])))

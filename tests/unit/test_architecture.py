@@ -25,7 +25,9 @@ PACKAGE = "mujax_pipe"
 # Layers of the package: a module of one imports only from the layers named after it. A layer is a
 # folder, or a set of modules that stand at the top.
 BASE = {
+    "budget",
     "config",
+    "dvc_stages",
     "errors",
     "fingerprint",
     "layout",
@@ -250,7 +252,7 @@ def pins() -> dict[str, str]:
 
 
 def test_extras_exist() -> None:
-    extras = {"box2d", "cuda12", "dev", "dvclive", "tensorboard", "wandb"}
+    extras = {"box2d", "cuda12", "dev", "dvclive", "s3", "tensorboard", "wandb"}
     assert set(project()["optional-dependencies"]) == extras
 
 

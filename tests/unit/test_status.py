@@ -1,5 +1,6 @@
 import io
 import json
+import os
 
 import pytest
 from rich.console import Console
@@ -67,6 +68,22 @@ def test_a_trained_cell_waits_for_its_evaluation_and_then_runs_it(params, tmp_pa
     with only_one(files.lock, "x"):
         status = look(params, "all", tmp_path)[0]
     assert (status.state, status.job, status.share) == (State.RUNNING, "evaluate", 1.0)
+
+
+def test_an_evaluation_that_was_started_and_left_nothing_has_stopped(params, tmp_path):
+    files = finish(tmp_path, params.cells("all")[0])
+    files.logs.mkdir(parents=True)
+    log = files.log("evaluate")
+    log.touch()
+    assert look(params, "all", tmp_path)[0].state is State.DONE
+    files.evaluation_json.unlink()
+    # A log from before the training is of another evaluation.
+    os.utime(log, (0, 0))
+    assert look(params, "all", tmp_path)[0].state is State.WAITING
+    os.utime(log)
+    found = look(params, "all", tmp_path)
+    assert found[0].state is State.STOPPED
+    assert f"see {log}" in text(found, tmp_path)
 
 
 def test_a_cell_that_is_trained_again_runs_although_results_are_there(params, tmp_path):

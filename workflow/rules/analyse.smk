@@ -8,7 +8,7 @@ rule aggregate:
         [path for cell in PARAMS.cells("all") for path in CellFiles(cell).analysed],
     output:
         ALL.summary,
-        ALL.tables,
+        [reported(path) for path in ALL.tables],
     log:
         ALL.log("aggregate"),
     conda:
@@ -29,7 +29,7 @@ rule plot:
         ALL.curves,
         ALL.scores,
     output:
-        ALL.figures,
+        [reported(path) for path in ALL.figures],
     log:
         ALL.log("plot"),
     conda:
@@ -50,7 +50,7 @@ use rule aggregate as aggregate_demo with:
         [path for cell in PARAMS.cells("demo") for path in CellFiles(cell).analysed],
     output:
         DEMO.summary,
-        DEMO.tables,
+        [reported(path) for path in DEMO.tables],
     log:
         DEMO.log("aggregate"),
     params:
@@ -64,7 +64,7 @@ use rule plot as plot_demo with:
         DEMO.curves,
         DEMO.scores,
     output:
-        DEMO.figures,
+        [reported(path) for path in DEMO.figures],
     log:
         DEMO.log("plot"),
     params:

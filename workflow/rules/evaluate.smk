@@ -6,14 +6,15 @@ rule evaluate:
         CELL.evaluated,
     log:
         CELL.log("evaluate"),
+    benchmark:
+        CELL.usage("evaluate")
     conda:
         "../envs/mujax-pipe.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=lambda cell, attempt: 2000 * attempt,
+        runtime=60,
     params:
-        settings=lambda cell: PARAMS.evaluate_settings(
-            PARAMS.cell(cell.algo, cell.env, int(cell.seed))
-        ),
+        settings=lambda cell: PARAMS.evaluate_settings(cell_of(cell)),
     shell:
         "mujax-pipe cell evaluate {wildcards.algo} {wildcards.env} {wildcards.seed} > {log} 2>&1"

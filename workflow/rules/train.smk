@@ -7,15 +7,18 @@ rule train:
         CELL.train,
     log:
         CELL.log("train"),
+    benchmark:
+        CELL.usage("train")
     conda:
         "../envs/mujax-pipe.yaml"
     threads: PARAMS.run.threads
     resources:
-        mem_mb=2500,
-        runtime=240,
+        # Stochastic MuZero on CartPole-v1 takes 1.3 GB, replay a few MB of it; more when that failed.
+        mem_mb=lambda cell, attempt: 2500 * attempt,
+        runtime=lambda cell: train_minutes(config_of(cell)),
+        gpu=lambda cell: int(config_of(cell).learner_device.startswith("gpu")),
     params:
-        settings=lambda cell: PARAMS.train_settings(
-            PARAMS.cell(cell.algo, cell.env, int(cell.seed))
-        ),
+        settings=lambda cell: PARAMS.train_settings(cell_of(cell)),
+    # A cell that was stopped goes on, and its log with it.
     shell:
-        "mujax-pipe cell train {wildcards.algo} {wildcards.env} {wildcards.seed} > {log} 2>&1"
+        "mujax-pipe cell train {wildcards.algo} {wildcards.env} {wildcards.seed} >> {log} 2>&1"

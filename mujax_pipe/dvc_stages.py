@@ -1,0 +1,150 @@
+"""The stages that dvc.yaml must hold for params.yaml, and what names them to DVC."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mujax_pipe import layout
+from mujax_pipe.errors import UserError
+from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.params import GRIDS, STAGE_KEYS, Params
+
+# A cell in the words of DVC's templates.
+_ITEM = Cell(algo="${item.algo}", env="${item.env}", seed="${item.seed}")  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Stage:
+    """What makes a stage the same job as Snakemake's rule."""
+
+    matrix: frozenset[str]
+    cmd: frozenset[str]
+    deps: frozenset[str]
+    params: frozenset[str]
+    outs: frozenset[str]
+
+
+def stages(params: Params, grid: str) -> list[str]:
+    """Returns the DVC stages of a grid, in the order of the work."""
+    cells = [f"{cell.algo}-{cell.env}-{cell.seed}" for cell in params.cells(grid)]
+    verbs = [f"{verb}@{cell}" for verb in ("train", "evaluate") for cell in cells]
+    suffix = "" if grid == "all" else f"-{grid}"
+    return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
+
+
+def targets(params: Params, grid: str) -> list[str]:
+    """Returns what names the stages of a grid to DVC.
+
+    The whole grid is named by its four groups: DVC takes a second for each stage that is named by
+    itself, and looks at all the others meanwhile.
+    """
+    return ["train", "evaluate", "aggregate", "plot"] if grid == "all" else stages(params, grid)
+
+
+def check(params: Params, root: Path = Path()) -> None:
+    """Checks that dvc.yaml still describes the jobs that Snakemake's rules run.
+
+    DVC has no loops over files, so dvc.yaml names some that follow from params.yaml. Stages of
+    the user's own are no concern of ours.
+
+    Raises:
+      UserError: names the first stage that differs, what of it, and how.
+    """
+    path = root / layout.STAGES
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = {name: _read(content["stages"][name]) for name in content["stages"]}
+    except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{path} cannot be read as stages ({str(error).splitlines()[0]}): mend it, or take "
+            f"back yours with `git checkout {layout.STAGES}`"
+        ) from None
+    for name, wanted in _wanted(params).items():
+        if name not in found:
+            _refuse(path, f"stage {name} is missing")
+        for field in dataclasses.fields(_Stage):
+            has, wants = getattr(found[name], field.name), getattr(wanted, field.name)
+            differences = [f"lacks {entry!r}" for entry in sorted(wants - has)]
+            differences += [f"has {entry!r} too much" for entry in sorted(has - wants)]
+            if differences:
+                more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+                _refuse(path, f"{field.name} of stage {name} {differences[0]}{more}")
+
+
+def _refuse(path: Path, what: str) -> None:
+    raise UserError(
+        f"{path}: {what}, so DVC would not do what {layout.PARAMS} and Snakemake's rules say: "
+        f"mend it, or take the old one back with `git checkout {layout.STAGES}`"
+    )
+
+
+def _wanted(params: Params) -> Mapping[str, _Stage]:
+    cell = f"{_ITEM.algo} {_ITEM.env} {_ITEM.seed}"
+    matrix = [f"{name}: ${{grid.{name}}}" for name in ("algo", "env", "seed")]
+    files = CellFiles(_ITEM)
+    found = {
+        "train": _stage(
+            f"mujax-pipe cell train {cell}",
+            matrix=matrix,
+            deps=[layout.FINGERPRINT],
+            params=_keys("train", algo=_ITEM.algo, env=_ITEM.env),
+            outs=files.trained,
+        ),
+        "evaluate": _stage(
+            f"mujax-pipe cell evaluate {cell}",
+            matrix=matrix,
+            deps=[layout.FINGERPRINT, files.best],
+            params=_keys("evaluate", env=_ITEM.env),
+            outs=files.evaluated,
+        ),
+    }
+    for grid, section in GRIDS.items():
+        made = AnalysisFiles(grid)
+        cells = [path for one in params.cells(grid) for path in CellFiles(one).analysed]
+        suffix = "" if grid == "all" else f"-{grid}"
+        found[f"aggregate{suffix}"] = _stage(
+            f"mujax-pipe aggregate --grid {grid}",
+            matrix=[],
+            deps=[layout.ANALYSIS_SOURCE, *([layout.CELLS] if grid == "all" else cells)],
+            params=_keys("aggregate", grid=section),
+            outs=[made.summary, *made.tables],
+        )
+        found[f"plot{suffix}"] = _stage(
+            f"mujax-pipe plot --grid {grid}",
+            matrix=[],
+            deps=[layout.ANALYSIS_SOURCE, made.curves, made.scores],
+            params=_keys("plot", grid=section),
+            outs=made.figures,
+        )
+    return found
+
+
+def _keys(verb: str, **names: str) -> list[str]:
+    return [key.format(**names) for key in STAGE_KEYS[verb]]
+
+
+def _stage(cmd: str, **lists: Iterable[str | Path]) -> _Stage:
+    names = {name: frozenset(map(str, entries)) for name, entries in lists.items()}
+    return _Stage(cmd=frozenset([cmd]), **names)
+
+
+def _read(stage: Mapping[str, Any]) -> _Stage:
+    outs = [*_names(stage.get("outs")), *_names(stage.get("metrics"))]
+    return _stage(
+        " ".join(str(stage["cmd"]).split()),
+        matrix=[f"{name}: {values}" for name, values in stage.get("matrix", {}).items()],
+        deps=_names(stage.get("deps")),
+        params=_names(stage.get("params")),
+        outs=outs,
+    )
+
+
+def _names(entries: Any) -> Iterator[str]:
+    """Yields the names in one of dvc.yaml's lists, whose entries may carry settings."""
+    for entry in entries or ():
+        yield from entry if isinstance(entry, dict) else [str(entry)]
