@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import csv
 import dataclasses
 import json
 import re
@@ -28,6 +29,12 @@ class _Left:
     """Snakemake's rule -> number of jobs."""
     changes: dict[str, str]
     """DVC's stage -> its first change."""
+    unknown: bool
+    """Whether Snakemake has no record of some output, and so would overlook changed parameters."""
+
+    @property
+    def agreed(self) -> bool:
+        return not (self.jobs or self.changes or self.unknown)
 
 
 def sync(
@@ -70,25 +77,33 @@ def sync(
             count = len(left.changes)
             say(f"{name}: Snakemake is done; recording {count} stages that changed in dvc.lock.")
             record(params, name, root)
-    for name in finished:
-        if jobs := _jobs(name, root):
-            say(f"{name}: DVC is done; telling Snakemake, which would run {_listed(jobs)}.")
-            _require_idle(root)
-            _snakemake(root, "--touch", "--cores", "1", name)
+    untold = [name for name, left in finished.items() if left.unknown or _jobs(name, root)]
+    if untold:
+        for name in untold:
+            jobs = finished[name].jobs
+            why = f"would run {_listed(jobs)}" if jobs else "has no record of how it was made"
+            say(f"{name}: DVC is done; telling Snakemake, which {why}.")
+        _require_idle(root)
+        # In one go, as they share cells; all of each, for Snakemake to remember the parameters.
+        _snakemake(root, "--touch", "--forceall", "--cores", "1", *untold)
     for name, left in finished.items():
-        after = _look(params, name, root) if left.jobs or left.changes else left
-        if after.jobs or after.changes:
+        after = left if left.agreed else _look(params, name, root)
+        if not after.agreed:
             still = _listed(after.jobs) if after.jobs else ", ".join(after.changes)
             raise RunError(
                 f"the engines still do not agree on {name!r}, left are {still}: run either of them"
             )
         cells = f"the {len(params.cells(name))} cells of {name!r}"
-        nothing = "" if left.jobs or left.changes else ": nothing to do"
+        nothing = ": nothing to do" if left.agreed else ""
         say(f"Snakemake and DVC agree on {cells}{nothing}.")
 
 
 def _look(params: Params, grid: str, root: Path) -> _Left:
-    return _Left(jobs=_jobs(grid, root), changes=_changes(params, grid, root))
+    return _Left(
+        jobs=_jobs(grid, root),
+        changes=_changes(params, grid, root),
+        unknown=_unknown(grid, root),
+    )
 
 
 def _jobs(grid: str, root: Path) -> Mapping[str, int]:
@@ -105,9 +120,15 @@ def _jobs(grid: str, root: Path) -> Mapping[str, int]:
     return counts
 
 
+def _unknown(grid: str, root: Path) -> bool:
+    """Whether Snakemake has no record of how some output was made, as of what DVC has made."""
+    lines = _run(root, "snakemake", "--summary", grid, quiet=True).splitlines()
+    return any(row["log-file(s)"] == "-" for row in csv.DictReader(lines, delimiter="\t"))
+
+
 def _changes(params: Params, grid: str, root: Path) -> dict[str, str]:
     """Returns stage -> its first change, as `dvc status` has them."""
-    printed = _run(root, "dvc", "status", "--json", *targets(params, grid))
+    printed = _run(root, "dvc", "status", "--json", *targets(params, grid), quiet=True)
     found = json.loads(printed.strip().splitlines()[-1] if printed.strip() else "{}")
     return {stage: _first(found[stage]) for stage in stages(params, grid) if stage in found}
 
@@ -134,15 +155,15 @@ def _snakemake(root: Path, *arguments: str) -> str:
     return _run(root, "snakemake", *arguments)
 
 
-def _run(root: Path, module: str, *arguments: str) -> str:
-    """Runs an engine of this environment; returns what it printed."""
+def _run(root: Path, module: str, *arguments: str, quiet: bool = False) -> str:
+    """Runs an engine of this environment; returns what it printed, `quiet` without messages."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         reason = next((x for x in lines if "rror" in x or "mujax-pipe:" in x), (lines or [""])[-1])
         raise RunError(f"{module} {arguments[0]} failed: {reason.strip()}")
-    return done.stdout if module == "dvc" else done.stdout + done.stderr
+    return done.stdout if quiet else done.stdout + done.stderr
 
 
 def _listed(jobs: Mapping[str, int]) -> str:

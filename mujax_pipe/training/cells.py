@@ -26,6 +26,7 @@ def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
     environment = params.environments[cell.env]
     factory = environment_factory(environment.id, environment.wrappers)
     factory(0).close()  # A wrong id or space is said before anything is written.
+    require_writable(files.latest)
     result = run_experiment(
         ExperimentConfig(
             config=params.config(cell),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from mujax_pipe.training.files import write_json
 
 _PARAMS = "params"
 _METADATA = "metadata.json"
+# What an array takes beyond its content: its folder, its description, the rest of its last block.
+_FILES_AN_ARRAY, _BLOCK = 3, 4096
 
 
 def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None:
@@ -29,8 +33,12 @@ def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None
     partial = directory.with_name(f"{directory.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    save_tree(partial / _PARAMS, params)
-    write_json(partial / _METADATA, metadata)
+    try:
+        save_tree(partial / _PARAMS, params)
+        write_json(partial / _METADATA, metadata)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     old = directory.with_name(f"{directory.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if directory.exists():
@@ -40,10 +48,29 @@ def save_best(directory: Path, params: Params, metadata: dict[str, Any]) -> None
 
 
 def save_tree(directory: Path, tree: Any) -> None:
-    """Writes nested dicts of arrays as an Orbax PyTree checkpoint that names no device."""
+    """Writes nested dicts of arrays as an Orbax PyTree checkpoint that names no device.
+
+    Raises:
+      OSError: there is no room, or a file cannot be written.
+    """
     tree = _with_text_keys(jax.tree.map(np.asarray, tree))
-    _checkpointer().save(directory.absolute(), tree)
+    _require_room(directory, tree)
+    try:
+        _checkpointer().save(directory.absolute(), tree)
+    except ValueError as error:
+        # What the file system said reaches us inside a text.
+        if (code := re.search(r"os_error_code='(\d+)'", str(error))) is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(directory)) from None
     _forget_when_and_where(directory)
+
+
+def _require_room(directory: Path, tree: Any) -> None:
+    """Raises `OSError` if the disk has no room: Orbax would say so with pages of tracebacks."""
+    leaves = jax.tree.leaves(tree)
+    needed = sum(leaf.nbytes for leaf in leaves) + _FILES_AN_ARRAY * _BLOCK * len(leaves)
+    if shutil.disk_usage(directory.parent).free < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
 
 
 def load_tree(directory: Path) -> Any:

@@ -221,7 +221,7 @@ def test_cells_of_other_settings_are_not_recorded(by_dvc: Any) -> None:
     path.write_text(PARAMS.replace("num_simulations: 2", "num_simulations: 3"))
     try:
         line = refused(by_dvc, "--grid", "demo")
-        # Snakemake goes by time where it has not run itself: it is content, and wrongly so.
+        # Told so by hand, Snakemake is content, and wrongly so.
         by_dvc.run("snakemake", "--touch", "--cores", "1", "demo")
         more = refused(by_dvc, "--grid", "demo")
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mujax_pipe.layout import RESULTS, CellFiles
+from mujax_pipe.layout import PARAMS, RESULTS, CellFiles
 from mujax_pipe.params import load_params
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ def test_every_cell_is_trained_where_only_its_texts_are(
     project = new_project()
     ignored = shutil.ignore_patterns("best")
     shutil.copytree(ROOT / RESULTS, project.root / RESULTS, ignore=ignored)
-    cells = load_params(ROOT / "params.yaml").cells(grid)
+    cells = load_params(ROOT / PARAMS).cells(grid)
     assert all((project.root / CellFiles(cell).evaluation_json).exists() for cell in cells)
     planned = project.run("snakemake", "-n", "--printshellcmds", grid).stdout
     for cell in cells:
@@ -42,12 +43,22 @@ def test_published_cells_come_with_a_clone_and_leave_nothing_to_run(
     clone = new_project(tmp_path / "clone")
     clone.run("dvc", "pull")
     printed = clone.run("mujax-pipe", "sync").stdout
-    number = len(load_params(ROOT / "params.yaml").cells())
+    number = len(load_params(ROOT / PARAMS).cells())
     assert f"Snakemake and DVC agree on the {number} cells of 'all'" in printed
     assert "cells of 'demo'" in printed
     assert "Nothing to be done" in clone.run("snakemake", "-n", "all").stdout
     assert "Nothing to be done" in clone.run("snakemake", "-n", "demo").stdout
     assert "up to date" in clone.run("dvc", "status").stdout
+    assert "nothing to do" in clone.run("mujax-pipe", "sync").stdout
+    # Snakemake knows how they were made: a changed setting runs again what it touches.
+    params = clone.root / PARAMS
+    text = params.read_text()
+    params.write_text(text.replace("num_env_steps: 20000", "num_env_steps: 20001"))
+    planned = clone.run("snakemake", "-n", "--printshellcmds", "all").stdout
+    trained = set(re.findall(r"mujax-pipe cell train (\S+ \S+ \d+)", planned))
+    cells = load_params(ROOT / PARAMS).cells()
+    assert trained == {f"{c.algo} {c.env} {c.seed}" for c in cells if c.env == "cartpole"}
+    params.write_text(text)
     assert clone.run("git", "status", "--porcelain").stdout == ""
     size = sum(path.stat().st_size for path in (clone.root / RESULTS / "store").rglob("*"))
     assert size < 30e6

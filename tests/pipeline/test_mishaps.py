@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,14 @@ def test_a_failing_cell_leaves_the_others_running_and_is_named_with_its_log(
     project = shrink(new_project())
     # A file where one of the two cells wants its folder.
     blocked = CellFiles(TWO[0], project.root)
-    blocked.logs.parent.mkdir(parents=True)
-    blocked.logs.mkdir()
+    blocked.logs.mkdir(parents=True)
     (blocked.logs / "latest").write_text("in the way")
     done = project.run("snakemake", "--cores", "1", "all", check=False)
     assert done.returncode == 1
     assert not CellFiles(TWO[0], project.root).train.exists()
     assert CellFiles(TWO[1], project.root).evaluation_json.exists()
     end = done.stderr[done.stderr.rindex("environment ") :]
-    assert f"stopped  {TWO[0].name} at 100%: see {CellFiles(TWO[0]).log('train')}" in end
+    assert f"stopped  {TWO[0].name} at 0%: see {CellFiles(TWO[0]).log('train')}" in end
     assert "latest" in CellFiles(TWO[0], project.root).log("train").read_text()
     # Without the obstacle the same command finishes the rest alone.
     (blocked.logs / "latest").unlink()
@@ -120,15 +120,45 @@ def test_a_demo_that_dvc_yaml_does_not_list_is_named(finished: Any) -> None:
     assert "results/cells/gmz/cartpole/seed-1/curve.csv" in line
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_results_that_cannot_be_written_are_named(finished: Any) -> None:
-    folder = CellFiles(TWO[0], finished.root).directory
-    folder.chmod(0o500)
-    try:
-        done = finished.run("mujax-pipe", "cell", "train", "gmz", "cartpole", "0", check=False)
-    finally:
-        folder.chmod(0o700)
-    assert "cannot be written" in one_line(done)
+@pytest.fixture
+def small_disk(new_project: Callable[[], Any]) -> Iterator[Any]:
+    """A project whose results lie on a disk of their own with room for half a checkpoint."""
+    project = shrink(new_project())
+    results = project.root / "results"
+    results.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(results))
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk, and not in every container")
+    yield project
+    subprocess.run(["umount", results], check=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("size=100k", "No space left on device"), ("ro", "Read-only file system")],
+)
+def test_results_that_cannot_be_written_are_named_and_nothing_is_half_there(
+    small_disk: Any, options: str, reason: str
+) -> None:
+    results = small_disk.root / "results"
+    train = ("mujax-pipe", "cell", "train", "gmz", "cartpole", "0")
+
+    def remount(options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", results], check=True)
+
+    remount(options)
+    done = small_disk.run(*train, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert "results/" in line
+    assert reason in line
+    assert not CellFiles(TWO[0], small_disk.root).best.exists()
+    assert not CellFiles(TWO[0], small_disk.root).train.exists()
+    # With room again, the same command does it.
+    remount("rw,size=50m")
+    small_disk.run(*train)
+    assert CellFiles(TWO[0], small_disk.root).train.exists()
 
 
 def test_the_report_is_one_page_with_figures_and_tables(finished: Any, tmp_path: Path) -> None:

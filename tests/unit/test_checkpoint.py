@@ -1,5 +1,7 @@
+import errno
 import hashlib
 import json
+import shutil
 import time
 
 import jax
@@ -171,3 +173,19 @@ def test_keys_that_are_no_text_are_put_back(tmp_path):
     like = {"layers": {2: np.zeros(1), 10: np.ones(2)}}
     save_tree(tmp_path / "arrays", like)
     assert_same_bits(like, shaped_like(load_tree(tmp_path / "arrays"), like))
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=20_000))
+    save_best(tmp_path / "fits", {"w": np.zeros(100, np.float32)}, {})
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        save_best(tmp_path / "best", {"w": np.zeros(3_000, np.float32)}, {})
+    assert caught.value.errno == errno.ENOSPC
+    assert [path.name for path in tmp_path.iterdir()] == ["fits"]
+
+
+def test_what_the_file_system_says_through_orbax_is_an_error_of_a_file(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OSError, match="Not a directory"):
+        save_tree(tmp_path / "file" / "tree", {"w": np.zeros(2)})
