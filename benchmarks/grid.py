@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from mujax_pipe.layout import CellFiles
+from mujax_pipe.layout import CellFiles, EnvironmentFiles
 from mujax_pipe.params import Params, load_params
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,14 +62,12 @@ def make_project(folder: Path) -> Params:
     tree["demo"] = {"algo": ["gmz"], "env": names[:1], "seed": [0]}
     cartpole = tree["environments"]["cartpole"]
     tree["environments"] = {name: dict(cartpole) for name in names}
+    tree["search"]["episodes"] = dict.fromkeys(names, 100)
+    tree["references"] = dict.fromkeys(names, tree["references"]["cartpole"])
     tree["evaluation"] = {name: {"episodes": 100} for name in names}
     tree["overrides"] = {algo: {name: {} for name in names} for algo in ("gmz", "smz")}
     (folder / "params.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
-    lines = (folder / "dvc.yaml").read_text().splitlines(keepends=True)
-    # The list of the demo's files, which here is of the first cell.
-    kept = [line for line in lines if not re.search(r"seed-\d/", line) or "gmz/cartpole/" in line]
-    kept = [x.replace("gmz/cartpole/", "gmz/cartpole0/") for x in kept if "seed-1/" not in x]
-    (folder / "dvc.yaml").write_text("".join(kept))
+    run(folder, "mujax-pipe", "stages", "--write")
     run(folder, "mujax-pipe", "fingerprint", "--write")
     return load_params(folder / "params.yaml")
 
@@ -103,6 +100,12 @@ def finish(params: Params, folder: Path) -> None:
         episodes = "".join(f"{n},{4 * n},{400.0 + n},{400 + n}\n" for n in range(100))
         std = statistics.stdev(range(100))
         score = {"episodes": 100, "mean": 449.5, "std": std, "min": 400.0, "max": 499.0}
+        rows = "".join(f"{n},100,{400.0 + n},{std},450.0\n" for n in params.search.simulations)
+        files.search_csv.write_text(f"simulations,episodes,mean,std,mean_length\n{rows}")
+        files.search_json.write_text("{}\n")
+        random = EnvironmentFiles(cell.env, folder).random
+        random.parent.mkdir(parents=True, exist_ok=True)
+        random.write_text(json.dumps({"environment": environment.id, "mean": 22.0}))
         files.curve.write_text(f"step,env_steps,score\n{evaluations}")
         files.train.write_text(json.dumps(train, indent=2))
         files.evaluation_csv.write_text(f"episode,seed,return,length\n{episodes}")

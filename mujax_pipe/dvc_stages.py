@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
 from mujax_pipe import layout
 from mujax_pipe.errors import UserError
-from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles, EnvironmentFiles, analysed
 from mujax_pipe.params import GRIDS, STAGE_KEYS, Params
 
 # A cell in the words of DVC's templates.
@@ -32,18 +33,24 @@ class _Stage:
 def stages(params: Params, grid: str) -> list[str]:
     """Returns the DVC stages of a grid, in the order of the work."""
     cells = [f"{cell.algo}-{cell.env}-{cell.seed}" for cell in params.cells(grid)]
-    verbs = [f"{verb}@{cell}" for verb in ("train", "evaluate") for cell in cells]
+    verbs = ("train", "evaluate", "search") if grid == "all" else ("train", "evaluate")
     suffix = "" if grid == "all" else f"-{grid}"
-    return [*verbs, f"aggregate{suffix}", f"plot{suffix}"]
+    return [
+        *(f"{verb}@{cell}" for verb in verbs for cell in cells),
+        *(f"random@{env}" for env in params.environments_of(grid)),
+        *(f"aggregate{suffix}", f"plot{suffix}"),
+    ]
 
 
 def targets(params: Params, grid: str) -> list[str]:
     """Returns what names the stages of a grid to DVC.
 
-    The whole grid is named by its four groups: DVC takes a second for each stage that is named by
+    The whole grid is named by its groups: DVC takes a second for each stage that is named by
     itself, and looks at all the others meanwhile.
     """
-    return ["train", "evaluate", "aggregate", "plot"] if grid == "all" else stages(params, grid)
+    if grid != "all":
+        return stages(params, grid)
+    return ["train", "evaluate", "search", "random", "aggregate", "plot"]
 
 
 def check(params: Params, root: Path = Path()) -> None:
@@ -76,17 +83,40 @@ def check(params: Params, root: Path = Path()) -> None:
                 _refuse(path, f"{field.name} of stage {name} {differences[0]}{more}")
 
 
-def _refuse(path: Path, what: str) -> None:
+def write_demo(params: Params, root: Path = Path()) -> bool:
+    """Has dvc.yaml list exactly the files of params.yaml's demo; returns whether that is new.
+
+    Raises:
+      UserError: dvc.yaml has no stage `aggregate-demo` with a list of dependencies.
+    """
+    path = root / layout.STAGES
+    text = path.read_text(encoding="utf-8")
+    read = (layout.ANALYSIS_SOURCE, *analysed(params.cells("demo"), "demo"))
+    wanted = "".join(f"      - {name}\n" for name in read)
+    found = re.search(
+        r"^  aggregate-demo:\n(?:    .*\n)*?    deps:\n((?:      - .*\n)+)", text, re.M
+    )
+    if found is None:
+        _refuse(path, "stage aggregate-demo has no list of dependencies")
+    changed = text[: found.start(1)] + wanted + text[found.end(1) :]
+    if changed == text:
+        return False
+    path.write_text(changed, encoding="utf-8")
+    return True
+
+
+def _refuse(path: Path, what: str) -> NoReturn:
     raise UserError(
         f"{path}: {what}, so DVC would not do what {layout.PARAMS} and Snakemake's rules say: "
-        f"mend it, or take the old one back with `git checkout {layout.STAGES}`"
+        f"mend it, or take the old one back with `git checkout {layout.STAGES}`; after a change of "
+        "`demo`, `mujax-pipe stages --write` lists its files"
     )
 
 
 def _wanted(params: Params) -> Mapping[str, _Stage]:
     cell = f"{_ITEM.algo} {_ITEM.env} {_ITEM.seed}"
     matrix = [f"{name}: ${{grid.{name}}}" for name in ("algo", "env", "seed")]
-    files = CellFiles(_ITEM)
+    files, environment = CellFiles(_ITEM), EnvironmentFiles(_ITEM.env)
     found = {
         "train": _stage(
             f"mujax-pipe cell train {cell}",
@@ -98,26 +128,41 @@ def _wanted(params: Params) -> Mapping[str, _Stage]:
         "evaluate": _stage(
             f"mujax-pipe cell evaluate {cell}",
             matrix=matrix,
-            deps=[layout.FINGERPRINT, files.best],
+            deps=[layout.FINGERPRINT, files.best, files.last],
             params=_keys("evaluate", env=_ITEM.env),
             outs=files.evaluated,
+        ),
+        "search": _stage(
+            f"mujax-pipe cell search {cell}",
+            matrix=matrix,
+            deps=[layout.FINGERPRINT, layout.SEARCH_SOURCE, files.best],
+            params=_keys("search", env=_ITEM.env),
+            outs=files.searched,
+        ),
+        "random": _stage(
+            f"mujax-pipe random {_ITEM.env}",
+            matrix=["env: ${grid.env}"],
+            deps=[layout.FINGERPRINT, layout.RANDOM_SOURCE],
+            params=_keys("random", env=_ITEM.env),
+            outs=[environment.random],
         ),
     }
     for grid, section in GRIDS.items():
         made = AnalysisFiles(grid)
-        cells = [path for one in params.cells(grid) for path in CellFiles(one).analysed]
+        whole = [layout.CELLS, layout.ENVIRONMENTS]
+        read = whole if grid == "all" else analysed(params.cells(grid), grid)
         suffix = "" if grid == "all" else f"-{grid}"
         found[f"aggregate{suffix}"] = _stage(
             f"mujax-pipe aggregate --grid {grid}",
             matrix=[],
-            deps=[layout.ANALYSIS_SOURCE, *([layout.CELLS] if grid == "all" else cells)],
+            deps=[layout.ANALYSIS_SOURCE, *read],
             params=_keys("aggregate", grid=section),
-            outs=[made.summary, *made.tables],
+            outs=[made.summary, *made.tables, *made.data],
         )
         found[f"plot{suffix}"] = _stage(
             f"mujax-pipe plot --grid {grid}",
             matrix=[],
-            deps=[layout.ANALYSIS_SOURCE, made.curves, made.scores],
+            deps=[layout.ANALYSIS_SOURCE, made.curves, made.scores, *made.data],
             params=_keys("plot", grid=section),
             outs=made.figures,
         )

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from mujax_pipe.errors import RunError
-from mujax_pipe.layout import CellFiles
+from mujax_pipe.layout import LOGS, CellFiles
 from mujax_pipe.options import prepare, whole_number
 from mujax_pipe.settings import check_value
 
 app = typer.Typer()
-cell_app = typer.Typer(help="Train or evaluate one cell of the grid in params.yaml.")
+cell_app = typer.Typer(help="Train, evaluate or probe one cell of the grid in params.yaml.")
 app.add_typer(cell_app, name="cell")
 
 Algo = Annotated[str, typer.Argument(metavar="ALGO", help="Algorithm, as in grid.algo.")]
@@ -59,6 +59,54 @@ def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
         cells.evaluate_cell(params, cell, Path())
 
 
+@cell_app.command("search")
+def cell_search(algo: Algo, env: Env, seed: Seed) -> None:
+    """Play the best checkpoint of a cell with other search budgets."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    _check_fingerprint()
+    prepare()
+    from mujax_pipe.locking import only_one
+    from mujax_pipe.training import search_budget
+
+    with only_one(CellFiles(cell).search_lock, f"the search of {cell.name}"):
+        search_budget.search_cell(params, cell, Path())
+
+
+@app.command()
+def film(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment, as in grid.env.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A .gif or .mp4 to film in.")],
+) -> None:
+    """Film a few seconds of the best of an environment's cells."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    params.environment(env)
+    prepare()
+    from mujax_pipe.training.play import film_best
+
+    film_best(params, env, path)
+
+
+@app.command()
+def random(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment, as in grid.env.")],
+) -> None:
+    """Measure what a random policy scores: 0 where environments are put together."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    params.environment(env)
+    _check_fingerprint()
+    prepare()
+    from mujax_pipe.training import anchors
+
+    anchors.measure_random(params, env, Path())
+
+
 def _check_fingerprint() -> None:
     """Refuses a stale one; warns of other versions than the pinned, which `sync` refuses."""
     from mujax_pipe import fingerprint
@@ -76,12 +124,46 @@ def aggregate(grid: Grid = "all") -> None:
 
 
 @app.command()
-def plot(grid: Grid = "all") -> None:
-    """Draw the figures from the tables."""
+def plot(
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Such as learning_curves; every figure if none."),
+    ] = None,
+    grid: Grid = "all",
+) -> None:
+    """Draw the figures from what aggregate made."""
     from mujax_pipe import analysis
     from mujax_pipe.params import load_params
 
-    analysis.plot(load_params(), grid, Path())
+    analysis.plot(load_params(), grid, Path(), name or ())
+
+
+@app.command()
+def compare(
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A git revision or DVC experiment; or workspace.")
+    ],
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Likewise: B is compared with A.")
+    ] = "workspace",
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Where the figure goes.")
+    ] = LOGS / "comparison",
+) -> None:
+    """Say, for each environment, whether two versions differ by more than their seeds do."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.compare(load_params(), first, second, out)
+
+
+@app.command()
+def cost(grid: Grid = "all") -> None:
+    """Print and draw what training cost here: seconds, memory, learning against seconds."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.cost(load_params(), grid, Path())
 
 
 @app.command()
@@ -146,6 +228,22 @@ def verify(
     cells = verify.chosen(params, cell or (), cheapest=cheapest)
     if not verify.verify(params, cells, tolerance=tolerance, say=typer.echo):
         raise RunError("not everything is as published: see the lines that begin with differs")
+
+
+@app.command()
+def stages(
+    write: Annotated[
+        bool, typer.Option("--write", help="List the files of params.yaml's demo there.")
+    ] = False,
+) -> None:
+    """Check that dvc.yaml says what params.yaml and Snakemake's rules say."""
+    from mujax_pipe import dvc_stages
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    if write and dvc_stages.write_demo(params):
+        typer.echo("dvc.yaml lists other files for the demo now.")
+    dvc_stages.check(params)
 
 
 @app.command()

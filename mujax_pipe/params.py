@@ -20,7 +20,16 @@ from mujax_pipe.config import CONFIGS, MuZeroConfig
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.layout import MAX_SEED, Cell
 from mujax_pipe.run_config import EvaluationConfig
-from mujax_pipe.sections import Analysis, Environment, Evaluation, Figures, Grid, Run
+from mujax_pipe.sections import (
+    Analysis,
+    Environment,
+    Evaluation,
+    Figures,
+    Grid,
+    Reference,
+    Run,
+    Search,
+)
 from mujax_pipe.settings import check_value, setting_fields
 
 # Which keys of params.yaml each kind of stage reads; dvc.yaml lists the same ones under `params:`
@@ -29,13 +38,15 @@ STAGE_KEYS: dict[str, tuple[str, ...]] = {
     "train": ("run", "algorithms.{algo}", "environments.{env}", "overrides.{algo}.{env}"),
     # Settings of the algorithm are read from the checkpoint.
     "evaluate": ("environments.{env}", "evaluation.{env}"),
-    "aggregate": ("{grid}", "analysis", "figures.algorithm_names"),
+    "search": ("environments.{env}", "search.simulations", "search.episodes.{env}"),
+    "random": ("environments.{env}", "evaluation.{env}"),
+    "aggregate": ("{grid}", "analysis", "references", "figures.algorithm_names"),
     "plot": ("{grid}", "analysis", "figures"),
 }
 
 _SECTIONS = (
     *("grid", "demo", "run", "algorithms", "environments", "overrides", "evaluation"),
-    *("analysis", "figures"),
+    *("search", "references", "analysis", "figures"),
 )
 
 # The section of params.yaml that spans each named grid.
@@ -53,6 +64,8 @@ class Params:
     run: Run
     environments: Mapping[str, Environment]
     evaluation: Mapping[str, Evaluation]
+    search: Search
+    references: Mapping[str, Reference]
     analysis: Analysis
     figures: Figures
 
@@ -68,6 +81,10 @@ class Params:
             for algo, env, seed in itertools.product(span.algo, span.env, span.seed)
         )
 
+    def environments_of(self, grid: str = "all") -> tuple[str, ...]:
+        """Returns the environments of a grid, as listed."""
+        return tuple(getattr(self, grid_key(grid)).env)
+
     def cell(self, algo: str, env: str, seed: int) -> Cell:
         """Returns one cell; its seed need not be in the grid, so that one more run is easy.
 
@@ -82,6 +99,15 @@ class Params:
                 )
         check_value("seed", seed, int, {"low": 0, "high": MAX_SEED})
         return Cell(algo=algo, env=env, seed=seed)
+
+    def environment(self, env: str) -> Environment:
+        """Returns an environment of the grid; raises `UserError` where it lacks it."""
+        if env not in self.grid.env:
+            raise UserError(
+                f"env is {env!r}: allowed are {quoted(self.grid.env)}, as grid.env in "
+                f"{self.source} lists"
+            )
+        return self.environments[env]
 
     def config(self, cell: Cell) -> MuZeroConfig:
         """Returns the cell's hyperparameters: defaults, its algorithm's, then its overrides.
@@ -124,6 +150,14 @@ class Params:
         """Returns what the final evaluation of a cell reads; see `settings`."""
         return self.settings("evaluate", algo=cell.algo, env=cell.env)
 
+    def search_settings(self, cell: Cell) -> str:
+        """Returns what the sweep over search budgets reads; see `settings`."""
+        return self.settings("search", env=cell.env)
+
+    def random_settings(self, env: str) -> str:
+        """Returns what the random policy of an environment reads; see `settings`."""
+        return self.settings("random", env=env)
+
     def analysis_settings(self, grid: str = "all") -> str:
         """Returns what the aggregation of a grid reads; see `settings`."""
         return self.settings("aggregate", grid=grid_key(grid))
@@ -165,6 +199,8 @@ def load_params(path: Path | str = layout.PARAMS) -> Params:
         run=sections.section(Run, tree["run"], f"{source}: run"),
         environments=environments,
         evaluation=evaluation,
+        search=sections.section(Search, tree["search"], f"{source}: search"),
+        references=sections.named(Reference, tree["references"], f"{source}: references"),
         analysis=sections.section(Analysis, tree["analysis"], f"{source}: analysis"),
         figures=sections.section(Figures, tree["figures"], f"{source}: figures"),
     )
@@ -201,6 +237,9 @@ def _check_entries(params: Params) -> None:
     for env in params.grid.env:
         _entry(tree["environments"], env, f"{source}: environments", "grid.env", "its settings")
         _entry(tree["evaluation"], env, f"{source}: evaluation", "grid.env", "its settings")
+        _entry(tree["references"], env, f"{source}: references", "grid.env", "score and source")
+        episodes = params.search.episodes
+        _entry(episodes, env, f"{source}: search.episodes", "grid.env", "a number of episodes")
 
 
 def _entry(section: Mapping[str, Any], name: str, where: str, listed: str, value: str) -> None:

@@ -56,10 +56,41 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """How the worth of search is measured: the best checkpoint played with other budgets."""
+
+    simulations: tuple[int, ...] = setting(
+        _REQUIRED, "Simulations a step; 0: the network's policy alone.", low=0, high=10_000
+    )
+    episodes: Mapping[str, int] = setting(
+        _REQUIRED, "Episodes of each budget, by environment.", low=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The score that counts as 1 where environments are put together."""
+
+    score: float = setting(_REQUIRED, "Mean return.")
+    source: str = setting(_REQUIRED, "Where it is from.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Analysis:
     """How cells are summarised."""
 
+    interval: str = setting(
+        _REQUIRED,
+        "Kind of interval for means over seeds.",
+        choices=("t", "percentile", "bca", "studentised"),
+    )
     confidence: float = setting(_REQUIRED, "Coverage of intervals.", low=0.01, high=0.9999)
+    threshold: float = setting(
+        _REQUIRED,
+        "Share of the way from a random policy to the reference that counts as learned.",
+        low=0.01,
+        high=1.0,
+    )
     bootstrap_samples: int = setting(_REQUIRED, "Bootstrap resamples.", low=1, high=1_000_000)
     bootstrap_seed: int = setting(_REQUIRED, "Bootstrap seed.", low=0, high=MAX_SEED)
 

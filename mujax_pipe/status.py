@@ -41,7 +41,7 @@ class CellStatus:
     Attributes:
       cell: which.
       state: what it is at.
-      job: `train` or `evaluate`, of a cell that runs or has stopped.
+      job: `train`, `evaluate` or `search`, of a cell that runs or has stopped.
       share: of the training that is done, 0 to 1.
       score: final mean return when done, else the best so far; None before the first.
       left: seconds of training left at the speed so far; None when unknown.
@@ -81,27 +81,29 @@ def watch(
 
 def look(params: Params, grid: str, root: Path = Path()) -> list[CellStatus]:
     """Returns the status of every cell of a grid."""
-    return [_status(cell, CellFiles(cell, root)) for cell in params.cells(grid)]
+    verbs = ("train", "evaluate", "search") if grid == "all" else ("train", "evaluate")
+    return [_status(cell, CellFiles(cell, root), verbs) for cell in params.cells(grid)]
 
 
-def _status(cell: Cell, files: CellFiles) -> CellStatus:
-    trained = files.train.exists() and files.best.is_dir()
-    job = "evaluate" if trained and not files.progress.exists() else "train"
+def _status(cell: Cell, files: CellFiles, verbs: Sequence[str]) -> CellStatus:
     progress = _read(files.progress)
+    made = {"train": files.trained, "evaluate": files.evaluated, "search": files.searched}
+    left = [verb for verb in verbs if not all(path.exists() for path in made[verb])]
+    job = "train" if progress else next(iter(left), verbs[-1])
     share = progress.get("step", 0) / max(progress.get("num_steps", 1), 1)
     best = progress.get("best")
-    if holder(files.lock) is not None:
+    if holder(files.lock) is not None or holder(files.search_lock) is not None:
         took = progress.get("updated", 0.0) - progress.get("started", 0.0)
-        left = took * (1.0 - share) / share if job == "train" and share > 0 else None
+        time_left = took * (1.0 - share) / share if job == "train" and share > 0 else None
         return CellStatus(
             cell=cell,
             state=State.RUNNING,
             job=job,
-            share=1.0 if job == "evaluate" else share,
+            share=share if job == "train" else 1.0,
             score=best,
-            left=left,
+            left=time_left,
         )
-    if trained and files.evaluation_json.exists():
+    if not left:
         return CellStatus(
             cell=cell,
             state=State.DONE,
@@ -111,19 +113,15 @@ def _status(cell: Cell, files: CellFiles) -> CellStatus:
         )
     if _stopped_in(files, job):
         return CellStatus(cell=cell, state=State.STOPPED, job=job, share=share, score=best)
-    return CellStatus(cell=cell, state=State.WAITING, share=1.0 if trained else 0.0)
+    return CellStatus(cell=cell, state=State.WAITING, share=0.0 if job == "train" else 1.0)
 
 
 def _stopped_in(files: CellFiles, job: str) -> bool:
-    """Whether a job that has begun, as its lock or Snakemake's log tell, left no result."""
+    """Whether an unfinished job has begun, as its lock or Snakemake's log since training tell."""
     log = files.log(job)
     if job == "train":
         return files.lock.exists() or (log.exists() and log.stat().st_size > 0)
-    return (
-        log.exists()
-        and log.stat().st_mtime >= files.train.stat().st_mtime
-        and not files.evaluation_json.exists()
-    )
+    return log.exists() and log.stat().st_mtime >= files.train.stat().st_mtime
 
 
 def shown(found: Sequence[CellStatus], root: Path = Path()) -> RenderableType:
@@ -175,7 +173,8 @@ def _stopped(stopped: Sequence[CellStatus], root: Path) -> list[Text]:
     lines = []
     for status in stopped[:_SHOWN]:
         log = CellFiles(status.cell, root).log(status.job)
-        lines.append(Text(f"stopped  {status.cell.name} at {status.share:.0%}: see {log}"))
+        where = f"at {status.share:.0%}" if status.job == "train" else f"in {status.job}"
+        lines.append(Text(f"stopped  {status.cell.name} {where}: see {log}"))
     if len(stopped) > _SHOWN:
         lines.append(Text(f"stopped  and {len(stopped) - _SHOWN} more"))
     return lines

@@ -8,12 +8,13 @@ the functions that need them.
 from __future__ import annotations
 
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 
 if typing.TYPE_CHECKING:
     from mujax_pipe.params import Params
 
-__all__ = ["aggregate", "plot", "print_summary"]
+__all__ = ["aggregate", "compare", "cost", "plot", "print_summary"]
 
 
 def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
@@ -27,15 +28,37 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
     tables.aggregate(params, grid, root)
 
 
-def plot(params: Params, grid: str, root: Path = Path()) -> None:
-    """Draws every figure of `grid` from the tables that `aggregate` wrote.
+def plot(params: Params, grid: str, root: Path = Path(), names: Sequence[str] = ()) -> None:
+    """Draws figures of `grid`, all if none is named, from what `aggregate` wrote.
 
     Raises:
-      UserError: a table is missing or malformed, or a figure cannot be written.
+      UserError: no such figure, a table is missing or malformed, or a file cannot be written.
     """
     from mujax_pipe.analysis import figures
 
-    figures.plot(params, grid, root)
+    figures.plot(params, grid, root, names)
+
+
+def compare(params: Params, first: str, second: str, out: Path, root: Path = Path()) -> None:
+    """Prints and draws how the scores of two git revisions or DVC experiments differ.
+
+    Raises:
+      UserError: no such version, or it has no scores.
+    """
+    from mujax_pipe.analysis import comparison
+
+    comparison.compare(params, first, second, out, root)
+
+
+def cost(params: Params, grid: str, root: Path = Path()) -> None:
+    """Prints and draws what the cells of `grid` cost: seconds, memory, learning over seconds.
+
+    Raises:
+      UserError: a table is missing, or no cell has a record of its seconds.
+    """
+    from mujax_pipe.analysis import spent
+
+    spent.cost(params, grid, root)
 
 
 def print_summary(params: Params, grid: str, root: Path = Path()) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mujax_pipe.errors import UserError
-from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles, EnvironmentFiles
 
 if typing.TYPE_CHECKING:
     from mujax_pipe.params import Params
@@ -26,8 +26,19 @@ if typing.TYPE_CHECKING:
 # Columns and types of every file read here.
 CURVE = {"step": "int64", "env_steps": "int64", "score": "float64"}
 EPISODES = {"episode": "int64", "seed": "int64", "return": "float64", "length": "int64"}
+SEARCH = {
+    "simulations": "int64",
+    "episodes": "int64",
+    "mean": "float64",
+    "std": "float64",
+    "mean_length": "float64",
+}
+CHANCE = {"code_perplexity": "float64", "codes_used": "float64", "chance_perplexity": "float64"}
 CELL = {"algo": "str", "env": "str", "seed": "int64"}
 CURVES = {**CELL, **CURVE}
+SEARCHES = {**CELL, **SEARCH}
+CHANCES = {**CELL, **CHANCE}
+QUANTILES = {**CELL, "quantile": "float64", "return": "float64"}
 SCORES = {
     **CELL,
     "episodes": "int64",
@@ -35,6 +46,7 @@ SCORES = {
     "std": "float64",
     "min": "float64",
     "max": "float64",
+    "last_mean": "float64",
     "best_step": "int64",
     "best_env_steps": "int64",
     "best_score": "float64",
@@ -55,24 +67,101 @@ class Results:
     """Columns `SCORES`: one row a cell, its final evaluation and where its best checkpoint lies."""
 
 
-def read_cells(params: Params, grid: str, root: Path = Path()) -> Results:
-    """Reads the finished cells of `grid`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cells(Results):
+    """What all whole cells of a grid hold."""
+
+    quantiles: pd.DataFrame
+    """Columns `QUANTILES`: percentiles of the returns of the final episodes."""
+
+    searches: pd.DataFrame
+    """Columns `SEARCHES`: one row a cell and search budget; of the whole grid alone."""
+
+    chances: pd.DataFrame
+    """Columns `CHANCES`: one row a cell whose model has chance; of the whole grid alone."""
+
+    random: dict[str, float]
+    """Environment -> mean return of a random policy."""
+
+    faults: tuple[str, ...]
+    """What is wrong with the cells left out, a line each."""
+
+
+def read_cells(params: Params, grid: str, root: Path = Path()) -> Cells:
+    """Reads the finished cells of `grid`; those that are not whole are left out, and named.
 
     Raises:
-      UserError: a file is missing, malformed or at odds with another; the message names the file
+      UserError: no cell is whole, or a file of an environment is not; the message names the file
         and the command that makes it.
     """
-    curves, scores = [], []
+    parts: dict[str, list[pd.DataFrame]] = {}
+    faults: list[str] = []
     for cell in params.cells(grid):
-        files = CellFiles(cell, root)
-        labels = {"algo": cell.algo, "env": cell.env, "seed": cell.seed}
-        curves.append(_read_curve(files).assign(**labels))
-        environment = params.environments[cell.env].id
-        scores.append({**labels, **_read_evaluation(files), **_read_train(files, environment)})
-    return Results(
-        curves=pd.concat(curves, ignore_index=True)[list(CURVES)],
-        scores=pd.DataFrame(scores)[list(SCORES)],
-    )
+        try:
+            read = _read_cell(params, cell, CellFiles(cell, root), search=grid == "all")
+        except UserError as error:
+            faults.append(str(error))
+            continue
+        for name, frame in read.items():
+            labels = {"algo": cell.algo, "env": cell.env, "seed": cell.seed}
+            parts.setdefault(name, []).append(frame.assign(**labels))
+    if not parts:
+        raise UserError(faults[0])
+    kinds = {
+        "curves": CURVES,
+        "scores": SCORES,
+        "quantiles": QUANTILES,
+        "searches": SEARCHES,
+        "chances": CHANCES,
+    }
+    frames = {
+        name: pd.concat(parts[name], ignore_index=True)[list(columns)]
+        if name in parts
+        else pd.DataFrame(columns=list(columns))
+        for name, columns in kinds.items()
+    }
+    random = {env: read_random(params, env, root) for env in params.environments_of(grid)}
+    return Cells(**frames, random=random, faults=tuple(faults))
+
+
+def _read_cell(
+    params: Params, cell: Cell, files: CellFiles, *, search: bool
+) -> dict[str, pd.DataFrame]:
+    curve = _read_curve(files)
+    train = _read_train(files, params.environments[cell.env].id)
+    episodes = read_csv(files.evaluation_csv, EPISODES, made_by=command("evaluate", cell))
+    last = read_csv(files.last_csv, EPISODES, made_by=command("evaluate", cell))
+    scores = {
+        **_evaluated(files, episodes),
+        "last_mean": float(last["return"].mean()),
+        **train,
+    }
+    share = np.linspace(0, 1, 101)
+    found = {
+        "curves": curve,
+        "scores": pd.DataFrame([scores]),
+        "quantiles": pd.DataFrame(
+            {"quantile": share, "return": np.quantile(episodes["return"].to_numpy(), share)}
+        ),
+    }
+    if search:
+        made_by = command("search", cell)
+        found["searches"] = read_csv(files.search_csv, SEARCH, made_by=made_by)
+        if chance := read_json(files.search_json, made_by=made_by):
+            row = {k: _number(files.search_json, chance, k, float, made_by) for k in CHANCE}
+            found["chances"] = pd.DataFrame([row])
+    return found
+
+
+def read_random(params: Params, env: str, root: Path = Path()) -> float:
+    """Returns the mean return of a random policy; raises `UserError` where it is not measured."""
+    path = EnvironmentFiles(env, root).random
+    made_by = f"mujax-pipe random {env}"
+    values = read_json(path, made_by=made_by)
+    if values.get("environment") != params.environments[env].id:
+        raise _bad(path, f"environment is {values.get('environment')!r}", made_by)
+    mean: float = _number(path, values, "mean", float, made_by)
+    return mean
 
 
 def read_tables(grid: str, root: Path = Path()) -> Results:
@@ -83,6 +172,15 @@ def read_tables(grid: str, root: Path = Path()) -> Results:
         curves=read_csv(files.curves, CURVES, made_by=made_by),
         scores=read_csv(files.scores, SCORES, made_by=made_by),
     )
+
+
+def read_data(path: Path, grid: str) -> pd.DataFrame:
+    """Reads what a figure draws, as `aggregate` wrote it; empty fields are NaN."""
+    made_by = "mujax-pipe aggregate" + ("" if grid == "all" else f" --grid {grid}")
+    try:
+        return pd.read_csv(io.BytesIO(read_bytes(path, made_by=made_by)))
+    except ValueError as error:
+        raise _bad(path, f"it cannot be read ({str(error).splitlines()[0]})", made_by) from None
 
 
 def read_csv(path: Path, columns: dict[str, str], *, made_by: str) -> pd.DataFrame:
@@ -144,7 +242,7 @@ def read_bytes(path: Path, *, made_by: str) -> bytes:
 
 
 def command(verb: str, cell: Cell) -> str:
-    """Returns the command that makes a cell's files; `verb` is train or evaluate."""
+    """Returns the command that makes a cell's files; `verb` is train, evaluate or search."""
     return f"mujax-pipe cell {verb} {cell.algo} {cell.env} {cell.seed}"
 
 
@@ -182,10 +280,9 @@ def _read_train(files: CellFiles, environment: str) -> dict[str, Any]:
     return row
 
 
-def _read_evaluation(files: CellFiles) -> dict[str, Any]:
+def _evaluated(files: CellFiles, episodes: pd.DataFrame) -> dict[str, Any]:
     """Returns the statistics of the episodes, having compared them with evaluation.json."""
     made_by = command("evaluate", files.cell)
-    episodes = read_csv(files.evaluation_csv, EPISODES, made_by=made_by)
     if not episodes["episode"].is_unique:
         raise _bad(files.evaluation_csv, "an episode stands there twice", made_by)
     returns = episodes["return"].to_numpy()

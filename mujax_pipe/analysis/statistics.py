@@ -1,97 +1,45 @@
-"""Point estimates and bootstrap intervals over the seeds of a cell.
+"""Point estimates and intervals over the seeds of a cell.
 
 A seed's score is one sample: episodes of one seed say nothing about the next training run. Point
 estimates are rliable's (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the
-statistical precipice"). Its interval for one environment is the percentile bootstrap over runs;
-that is computed here by scipy, because rliable draws from NumPy's global random state, whatever
-generator it is given, and a tracked file must depend on the seed in params.yaml alone.
+statistical precipice"). Its intervals are drawn here by scipy, because rliable draws from NumPy's
+global random state, whatever generator it is given, and a tracked file must depend on the seed in
+params.yaml alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-import scipy.stats
 from rliable import metrics
 
-# Resampled numbers held in memory at once (8 bytes each).
-_BATCH_NUMBERS = 4_000_000
-
-# Fewer seeds have no spread to resample.
-MIN_SEEDS = 2
-
-Statistic = Callable[..., np.ndarray]
-
-
-class BootstrapSettings(Protocol):
-    """What `analysis` in params.yaml says."""
-
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def bootstrap_samples(self) -> int: ...
-    @property
-    def bootstrap_seed(self) -> int: ...
+from mujax_pipe.analysis.intervals import (
+    IntervalSettings,
+    interquartile_interval,
+    interquartile_mean,
+    interval,
+)
 
 
-def interquartile_mean(samples: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Mean of what is left without the lowest and highest quarter along `axis` (rounded down).
-
-    With fewer than four samples nothing is cut, and this is the mean.
-    """
-    return scipy.stats.trim_mean(samples, proportiontocut=0.25, axis=axis)
-
-
-def interval(
-    samples: np.ndarray, settings: BootstrapSettings, statistic: Statistic = np.mean
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap interval of `statistic` over the first axis.
-
-    Args:
-      samples: `[S, ...]`, one row a seed. Seeds are resampled whole: the same draw for all columns.
-      settings: confidence, number of resamples, and the seed of their draw. Every call draws
-        anew from that seed, so an interval does not depend on which others are computed.
-      statistic: a function of `(samples, axis)`.
-
-    Returns:
-      Lower and upper bounds `[...]`; NaN with fewer than `MIN_SEEDS` rows.
-    """
-    if len(samples) < MIN_SEEDS:
-        nothing = np.full(samples.shape[1:], np.nan)
-        return nothing, nothing
-    bounds = scipy.stats.bootstrap(
-        (samples,),
-        statistic,
-        axis=0,
-        vectorized=True,
-        n_resamples=settings.bootstrap_samples,
-        batch=max(1, _BATCH_NUMBERS // samples.size),
-        confidence_level=settings.confidence,
-        method="percentile",
-        rng=np.random.default_rng(settings.bootstrap_seed),
-    ).confidence_interval
-    return np.asarray(bounds.low), np.asarray(bounds.high)
-
-
-def final_scores(scores: pd.DataFrame, settings: BootstrapSettings) -> pd.DataFrame:
+def final_scores(scores: pd.DataFrame, settings: IntervalSettings) -> pd.DataFrame:
     """Estimates over seeds of each environment and algorithm.
 
     Args:
-      scores: columns algo, env, seed, mean (of each seed's final evaluation).
-      settings: of the bootstrap.
+      scores: columns algo, env, seed, mean (of each seed's final evaluation), last_mean.
+      settings: of the intervals.
 
     Returns:
       One row an environment and algorithm, in order of appearance: env, algo, seeds, mean, low,
-      high, iqm, iqm_low, iqm_high, min, max. Bounds are NaN with one seed.
+      high, iqm, iqm_low, iqm_high, last (mean of the last checkpoints), min, max. Bounds are NaN
+      with one seed.
     """
     rows = []
     for (env, algo), group in scores.groupby(["env", "algo"], sort=False):
         samples = group["mean"].to_numpy()
         low, high = interval(samples, settings)
-        iqm_low, iqm_high = interval(samples, settings, interquartile_mean)
+        iqm_low, iqm_high = interquartile_interval(samples, settings)
         runs_by_tasks = samples[:, None]
         rows.append(
             {
@@ -104,6 +52,7 @@ def final_scores(scores: pd.DataFrame, settings: BootstrapSettings) -> pd.DataFr
                 "iqm": float(metrics.aggregate_iqm(runs_by_tasks)),
                 "iqm_low": float(iqm_low),
                 "iqm_high": float(iqm_high),
+                "last": float(group["last_mean"].mean()),
                 "min": float(samples.min()),
                 "max": float(samples.max()),
             }
@@ -114,28 +63,115 @@ def final_scores(scores: pd.DataFrame, settings: BootstrapSettings) -> pd.DataFr
     )
 
 
-def learning_curves(curves: pd.DataFrame, settings: BootstrapSettings) -> pd.DataFrame:
-    """Point-wise mean and interval over seeds of each environment and algorithm.
+def learning_curves(curves: pd.DataFrame, settings: IntervalSettings) -> pd.DataFrame:
+    """Point-wise interquartile mean and interval over seeds of each environment and algorithm.
 
     Only evaluations that every seed of the pair has count: where seeds stop at different steps, a
     mean over those left would jump for no reason of learning.
 
     Args:
       curves: columns algo, env, seed, step, env_steps, score.
-      settings: of the bootstrap.
+      settings: of the intervals.
 
     Returns:
-      Columns env, algo, step, env_steps, seeds, mean, low, high. Bounds are NaN with one seed.
+      Columns env, algo, step, env_steps, seeds, iqm, low, high. Bounds are NaN with one seed.
     """
-    columns = ["env", "algo", "step", "env_steps", "seeds", "mean", "low", "high"]
+    columns = ["env", "algo", "step", "env_steps", "seeds", "iqm", "low", "high"]
     parts = []
     for (env, algo), group in curves.groupby(["env", "algo"], sort=False):
         samples = group.pivot(index="seed", columns=["step", "env_steps"], values="score")
         samples = samples.dropna(axis="columns")
         if samples.empty:
             continue
-        low, high = interval(samples.to_numpy(), settings)
+        low, high = interquartile_interval(samples.to_numpy(), settings)
         part = samples.columns.to_frame(index=False)
-        estimates = {"mean": samples.mean().to_numpy(), "low": low, "high": high}
+        estimates = {
+            "iqm": interquartile_mean(samples.to_numpy()),
+            "low": low,
+            "high": high,
+        }
         parts.append(part.assign(env=env, algo=algo, seeds=len(samples), **estimates))
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def over_seconds(curves: pd.DataFrame, settings: IntervalSettings) -> pd.DataFrame:
+    """Interquartile mean and interval at each evaluation, against the seeds' mean seconds.
+
+    Args:
+      curves: columns algo, env, seed, step, score, seconds.
+      settings: of the intervals.
+
+    Returns:
+      Columns env, algo, seconds, seeds, iqm, low, high, min, max; evaluations that every seed has.
+    """
+    rows = []
+    for (env, algo), group in curves.groupby(["env", "algo"], sort=False):
+        seeds = group["seed"].nunique()
+        for _, at in group.groupby("step"):
+            if len(at) == seeds:
+                scores = at["score"].to_numpy()
+                bounds = map(float, interquartile_interval(scores, settings))
+                middle = (at["seconds"].mean(), seeds, float(interquartile_mean(scores)))
+                rows.append((env, algo, *middle, *bounds, scores.min(), scores.max()))
+    columns = ["env", "algo", "seconds", "seeds", "iqm", "low", "high", "min", "max"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def steps_to_threshold(curves: pd.DataFrame, thresholds: Mapping[str, float]) -> pd.DataFrame:
+    """How many environment steps each algorithm needs until a score is reached.
+
+    Args:
+      curves: columns algo, env, seed, step, env_steps, score.
+      thresholds: environment -> score.
+
+    Returns:
+      One row an environment and algorithm: env, algo, threshold, seeds, reached (how many seeds
+      did), and lowest, median and highest environment steps of the first evaluation at or above
+      it. A seed that never reached it counts as infinitely many; NaN stands for that.
+    """
+    rows = []
+    for env in curves["env"].unique():
+        for algo, group in curves[curves["env"] == env].groupby("algo", sort=False):
+            good = group[group["score"] >= thresholds[env]]
+            first = good.groupby("seed")["env_steps"].min()
+            seeds = group["seed"].nunique()
+            steps = np.concatenate([first.to_numpy(float), np.full(seeds - len(first), np.inf)])
+            found = {"lowest": steps.min(), "median": np.median(steps), "highest": steps.max()}
+            finite = {k: v if np.isfinite(v) else np.nan for k, v in found.items()}
+            rows.append(
+                {
+                    "env": env,
+                    "algo": algo,
+                    "threshold": thresholds[env],
+                    "seeds": seeds,
+                    "reached": len(first),
+                    **finite,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def by_budget(searches: pd.DataFrame, settings: IntervalSettings) -> pd.DataFrame:
+    """Mean and interval over seeds of each search budget.
+
+    Args:
+      searches: columns algo, env, seed, simulations, mean.
+      settings: of the intervals.
+
+    Returns:
+      Columns env, algo, simulations, seeds, mean, low, high, min, max.
+    """
+    rows = []
+    groups = searches.groupby(["env", "algo", "simulations"], sort=False)
+    for (env, algo, simulations), group in groups:
+        scores = group["mean"]
+        bounds = _bounds(scores, settings)
+        spread = (scores.min(), scores.max())
+        rows.append((env, algo, simulations, len(group), scores.mean(), *bounds, *spread))
+    columns = ["env", "algo", "simulations", "seeds", "mean", "low", "high", "min", "max"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _bounds(samples: pd.Series, settings: IntervalSettings) -> tuple[float, float]:
+    low, high = interval(samples.to_numpy(), settings)
+    return float(low), float(high)

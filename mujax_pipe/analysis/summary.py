@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mujax_pipe.analysis import results, statistics
-from mujax_pipe.analysis.tables import display, display_interval, percent
+from mujax_pipe.analysis.formats import display, display_interval, percent
+from mujax_pipe.analysis.intervals import MIN_SEEDS
 from mujax_pipe.errors import quoted
-from mujax_pipe.layout import RESULTS, AnalysisFiles, Cell, CellFiles
+from mujax_pipe.layout import RESULTS, AnalysisFiles, Cell, CellFiles, analysed
 
 if typing.TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ def print_summary(
     tidy = results.read_tables(grid, root)
     scores = statistics.final_scores(tidy.scores, params.analysis)
     console.print(_score_table(params, scores))
-    if (scores["seeds"] < statistics.MIN_SEEDS).any():
+    if (scores["seeds"] < MIN_SEEDS).any():
         say(console, "One seed has no interval.")
     say(console, "")
     for path in AnalysisFiles(grid, root).figures:
@@ -129,11 +130,8 @@ def _blobs(root: Path, paths: Sequence[str]) -> dict[str, str | None]:
 
 def _files(cells: Sequence[Cell], grid: str) -> list[str]:
     """Every file of the grid that git keeps, relative to `root`: causes before effects."""
-    paths: list[Path] = []
-    for cell in cells:
-        paths += CellFiles(cell).analysed
-    analysis = AnalysisFiles(grid)
-    paths += [*analysis.tables, analysis.summary, *analysis.figures]
+    made = AnalysisFiles(grid)
+    paths = [*analysed(cells, grid), *made.tables, made.summary, *made.data, *made.figures]
     return [path.as_posix() for path in paths]
 
 

@@ -1,42 +1,89 @@
-"""Writes the metric and the tables of a grid; the same numbers give the same bytes."""
+"""Writes the metric, the tables and the data of the figures of a grid."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import typing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from mujax_pipe.analysis import results, statistics
+from mujax_pipe.analysis import across, results, statistics
+from mujax_pipe.analysis.coverage import coverage
+from mujax_pipe.analysis.formats import (
+    csv,
+    display,
+    display_interval,
+    latex,
+    markdown,
+    percent,
+    rounded,
+    write,
+)
+from mujax_pipe.analysis.hyperparameters import by_setting, hyperparameters
+from mujax_pipe.analysis.intervals import MIN_SEEDS, NAMES
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import AnalysisFiles
 
 if typing.TYPE_CHECKING:
     from mujax_pipe.params import Params
 
-# Digits that survive a different order of summing; more would be noise of the last bit.
-_DIGITS = 6
-
 
 def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
-    """Reads the cells of `grid` and writes every file of `AnalysisFiles` but the figures."""
+    """Reads the cells of `grid` and writes every file of `AnalysisFiles` but the figures.
+
+    Raises:
+      UserError: cells are not whole; raised when all is written from the others.
+    """
     cells = results.read_cells(params, grid, root)
-    scores = statistics.final_scores(cells.scores, params.analysis)
     files = AnalysisFiles(grid, root)
-    texts = {
-        "curves.csv": csv(cells.curves),
-        "scores.csv": csv(cells.scores),
-        "final_scores.csv": csv(scores),
-        "final_scores.md": markdown(params, scores),
-    }
-    for path in files.tables:
-        write(path, texts[path.name].encode())
+    scores = statistics.final_scores(cells.scores, params.analysis)
     write(files.summary, summary_json(scores).encode())
+    for path, frame in figure_data(params, cells, files).items():
+        write(path, csv(frame).encode())
+    write(files.curves, csv(cells.curves).encode())
+    write(files.scores, csv(cells.scores).encode())
+    steps = statistics.steps_to_threshold(cells.curves, thresholds(params, cells.random))
+    settings = hyperparameters(params, grid)
+    for name, frame, shown, notes in (
+        ("final_scores", scores, _shown_scores(params, scores), interval_notes(params, scores)),
+        ("steps_to_threshold", steps, _shown_steps(params, steps), [_threshold_note(params)]),
+        ("hyperparameters", settings, _shown_settings(params, settings), _SOURCES),
+    ):
+        write(files.table(name, "csv"), csv(frame).encode())
+        write(files.table(name, "md"), markdown(shown, notes).encode())
+        write(files.table(name, "tex"), latex(shown, notes).encode())
+    if cells.faults:
+        number = f"{len(cells.faults)} of {len(params.cells(grid))} cells"
+        raise UserError(f"{number} are left out of tables and figures, first: {cells.faults[0]}")
+
+
+def figure_data(
+    params: Params, cells: results.Cells, files: AnalysisFiles
+) -> dict[Path, pd.DataFrame]:
+    """Returns what each figure draws, by the file beside it."""
+    settings = params.analysis
+    anchors = {env: (cells.random[env], params.references[env].score) for env in cells.random}
+    normalised = across.normalised(cells.scores, anchors)
+    data = {
+        "learning_curves": statistics.learning_curves(cells.curves, settings),
+        "final_scores": statistics.final_scores(cells.scores, settings),
+        "score_distribution": cells.quantiles,
+        "aggregate_metrics": across.aggregate_metrics(normalised, settings),
+        "performance_profiles": across.performance_profiles(normalised, settings),
+        "probability_of_improvement": across.probability_of_improvement(normalised, settings),
+        "search_budget": statistics.by_budget(cells.searches, settings),
+        "chance_codes": cells.chances,
+    }
+    return {files.figure(name, "csv"): data[name] for name in files.figure_names}
+
+
+def thresholds(params: Params, random: Mapping[str, float]) -> dict[str, float]:
+    """Returns the score at which each environment counts as learned."""
+    share = params.analysis.threshold
+    return {env: low + share * (params.references[env].score - low) for env, low in random.items()}
 
 
 def summary_json(scores: pd.DataFrame) -> str:
@@ -47,92 +94,98 @@ def summary_json(scores: pd.DataFrame) -> str:
     """
     metric: dict[str, dict[str, dict[str, float]]] = {}
     for row in scores.to_dict("records"):
-        values = {key: _rounded(row[key]) for key in ("mean", "low", "high")}
+        values = {key: rounded(row[key]) for key in ("mean", "low", "high")}
         values = {key: value for key, value in values.items() if not math.isnan(value)}
         metric.setdefault(row["env"], {})[row["algo"]] = {**values, "seeds": int(row["seeds"])}
     return json.dumps(metric, indent=2, allow_nan=False) + "\n"
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """Returns a frame as CSV: floats with six significant digits, an empty field for NaN."""
-    frame = frame.copy()
-    for column in frame.select_dtypes("float64"):
-        frame[column] = frame[column] + 0.0  # -0.0 and 0.0 are the same score
-    text: str = frame.to_csv(index=False, float_format=f"%.{_DIGITS}g", lineterminator="\n")
-    return text
-
-
-def markdown(params: Params, scores: pd.DataFrame) -> str:
-    """Returns the final scores as a Markdown table, with a line on how the interval was made."""
-    confidence = percent(params.analysis.confidence)
-    lines = [
-        f"| Environment | Algorithm | Seeds | Mean | {confidence} interval "
-        "| IQM | Lowest | Highest |",
-        "|:--|:--|--:|--:|:-:|--:|--:|--:|",
+def _shown_scores(params: Params, scores: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        {
+            **_names(params, row),
+            "Seeds": str(row["seeds"]),
+            "Mean": display(row["mean"]),
+            f"{percent(params.analysis.confidence)} interval": display_interval(row),
+            "IQM": display(row["iqm"]),
+            "Last": display(row["last"]),
+            "Lowest": display(row["min"]),
+            "Highest": display(row["max"]),
+        }
+        for row in scores.to_dict("records")
     ]
-    for row in scores.to_dict("records"):
-        values = (
-            params.environments[row["env"]].id,
-            params.figures.algorithm_names.get(row["algo"], row["algo"]),
-            str(row["seeds"]),
-            display(row["mean"]),
-            display_interval(row),
-            *(display(row[key]) for key in ("iqm", "min", "max")),
-        )
-        lines.append(f"| {' | '.join(values)} |")
-    lines += ["", *interval_notes(params, scores)]
-    return "\n".join(lines) + "\n"
+    return pd.DataFrame(rows)
+
+
+def _shown_steps(params: Params, steps: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        {
+            **_names(params, row),
+            "Score": display(row["threshold"]),
+            "Reached": f"{row['reached']} of {row['seeds']}",
+            **{
+                name.capitalize(): "never" if math.isnan(row[name]) else f"{row[name]:,.0f}"
+                for name in ("lowest", "median", "highest")
+            },
+        }
+        for row in steps.to_dict("records")
+    ]
+    return pd.DataFrame(rows)
+
+
+def _shown_settings(params: Params, settings: pd.DataFrame) -> pd.DataFrame:
+    names = {algo: _algorithm(params, algo) for algo in settings["algo"].unique()}
+    titles = {env: params.environments[env].id for env in settings["env"].unique()}
+    return by_setting(settings, names, titles)
+
+
+def _names(params: Params, row: Mapping[str, typing.Any]) -> dict[str, str]:
+    return {
+        "Environment": params.environments[row["env"]].id,
+        "Algorithm": _algorithm(params, row["algo"]),
+    }
+
+
+def _algorithm(params: Params, algo: str) -> str:
+    return str(params.figures.algorithm_names.get(algo, algo))
+
+
+_SOURCES = [
+    "Sources: tuned (set in params.yaml), derived (from other settings), paper (by its letter in "
+    "mujax_pipe/config.py), default (of this project)."
+]
+
+
+def _threshold_note(params: Params) -> str:
+    return (
+        "Environment steps until an evaluation first reached the score, which is "
+        f"{percent(params.analysis.threshold)} of the way from a random policy to the reference; "
+        "lowest, median and highest over seeds, of which one that never did counts as infinite."
+    )
 
 
 def interval_notes(params: Params, scores: pd.DataFrame) -> list[str]:
     """Returns what a reader must know of the numbers, one line each."""
+    kind = params.analysis.interval
     notes = [
         "A seed's score is its mean return over the final evaluation of its best checkpoint; the "
-        "interval is a percentile bootstrap over seeds "
-        f"({params.analysis.bootstrap_samples} samples)."
+        f"interval is for the mean over seeds ({NAMES[kind]}). Last: the mean of the "
+        "checkpoints at the end of training, on the same episodes."
     ]
-    if (scores["seeds"] < statistics.MIN_SEEDS).any():
+    notes += [
+        coverage_note(kind, seeds, params.analysis.confidence)
+        for seeds in sorted(scores["seeds"].unique())
+        if coverage(kind, seeds, params.analysis.confidence)
+    ]
+    if (scores["seeds"] < MIN_SEEDS).any():
         notes.append("One seed has no interval.")
     return notes
 
 
-def display(value: float) -> str:
-    """Returns a score for the eye: 487.3, 12.05 or -0.0512; a dash for NaN."""
-    if math.isnan(value):
-        return "-"
-    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
-    text = f"{value:.{decimals}f}"
-    return text.lstrip("-") if float(text) == 0 else text
-
-
-def display_interval(row: dict[str, Any]) -> str:
-    """Returns `[low, high]` of a row of final scores, or a dash where there is none."""
-    if math.isnan(row["low"]):
-        return "-"
-    return f"[{display(row['low'])}, {display(row['high'])}]"
-
-
-def percent(share: float) -> str:
-    """Returns 0.95 as `95 %`."""
-    return f"{100 * share:g} %"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Writes a file beside its name and renames it, so that a crash leaves no half of it.
-
-    Raises:
-      UserError: the folder or file cannot be written.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        beside.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}") + 0.0
+def coverage_note(kind: str, seeds: int, confidence: float) -> str:
+    """Says what an interval of this kind over so many seeds is worth."""
+    low, high = coverage(kind, seeds, confidence) or (math.nan, math.nan)
+    return (
+        f"With {seeds} seeds such an interval held the true mean in {low:.0%} to {high:.0%} of "
+        "simulated experiments, by the kind of scores (docs/statistics.md)."
+    )

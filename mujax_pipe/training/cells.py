@@ -1,4 +1,4 @@
-"""The two jobs of a cell: train it, and evaluate its best checkpoint."""
+"""The two jobs of a cell: train it, and evaluate its checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mujax_pipe.training.machine import machine_record
 
 
 def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
-    """Trains a cell: writes its `best/`, `curve.csv` and `train.json`, and a log `machine.json`."""
+    """Trains a cell: writes `CellFiles.trained`, and the log `machine.json`."""
     files = CellFiles(cell, root)
     environment = params.environments[cell.env]
     factory = environment_factory(environment.id, environment.wrappers)
@@ -44,20 +44,35 @@ def train_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
 
 
 def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
-    """Plays the best checkpoint on the final seeds; writes `evaluation.csv`, `evaluation.json`."""
+    """Plays the best and the last checkpoint on the final seeds; writes `CellFiles.evaluated`."""
     files = CellFiles(cell, root)
     require_writable(files.directory)
-    policy = load_policy(files.best)
+    best, last = load_policy(files.best), load_policy(files.last)
     environment = params.environments[cell.env]
     evaluator = Evaluator(
-        policy.algorithm,
+        best.algorithm,
         environment_factory(environment.id, environment.wrappers),
         Episodes.FINAL,
         params.evaluation[cell.env].episodes,
     )
     started = time.monotonic()
-    played = evaluator.play(policy.params, np.int32(policy.metadata["step"]))
+    played = evaluator.play(best.params, np.int32(best.metadata["step"]))
+    _write(files.evaluation_csv, files.evaluation_json, played, best.metadata["step"])
+    # Often they are one and the same.
+    if last.metadata["step"] != best.metadata["step"]:
+        played_last = evaluator.play(last.params, np.int32(last.metadata["step"]))
+    else:
+        played_last = played
+    _write(files.last_csv, files.last_json, played_last, last.metadata["step"])
     evaluator.close()
+    print(
+        f"{cell.name}: mean return {played.episode_return.mean():.4g} over {len(played.seed):,} "
+        f"episodes; {played_last.episode_return.mean():.4g} at the end of training; "
+        f"{time.monotonic() - started:.1f} s"
+    )
+
+
+def _write(table: Path, summary: Path, played: Played, step: int) -> None:
     rows = zip(
         range(len(played.seed)),
         played.seed.tolist(),
@@ -65,16 +80,12 @@ def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
         played.length.tolist(),
         strict=True,
     )
-    write_csv(files.evaluation_csv, ("episode", "seed", "return", "length"), rows)
-    write_json(files.evaluation_json, _summary(played, policy.metadata["step"]))
-    print(
-        f"{cell.name}: mean return {played.episode_return.mean():.4g} over {len(played.seed):,} "
-        f"episodes in {time.monotonic() - started:.1f} s"
-    )
+    write_csv(table, ("episode", "seed", "return", "length"), rows)
+    write_json(summary, _summary(played, step))
 
 
 def _summary(played: Played, step: int) -> dict[str, object]:
-    """The content of `evaluation.json`."""
+    """The content of `evaluation.json` and `evaluation_last.json`."""
     returns = played.episode_return
     return {
         "episodes": len(returns),

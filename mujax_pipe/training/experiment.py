@@ -113,7 +113,7 @@ class RunResult:
 
 
 def run_experiment(experiment: ExperimentConfig) -> RunResult:
-    """Trains, and writes `best/`, `curve.csv` and `train.json` to the checkpoint directory.
+    """Trains; writes `best/`, `last/`, `curve.csv` and `train.json` to the checkpoint directory.
 
     Raises:
       UserError: spaces or a replay that do not fit, a folder that cannot be written, a checkpoint
@@ -281,18 +281,28 @@ def _write_best(
     experiment: ExperimentConfig, algorithm: Algorithm, state: schedule.RunState
 ) -> None:
     selection = state.selection
-    metadata = {
+    scored = (selection.best_step, selection.best_env_steps, selection.best_score)
+    save_best(experiment.files.best, state.best, _metadata(experiment, algorithm, *scored))
+
+
+def _metadata(
+    experiment: ExperimentConfig,
+    algorithm: Algorithm,
+    step: int,
+    env_steps: int,
+    score: float | None,
+) -> dict[str, Any]:
+    return {
         "algorithm": algorithm_name(experiment.config),
         "config": dataclasses.asdict(experiment.config),
         "environment": experiment.environment,
         "environment_spec": algorithm.spec._asdict(),
         "seed": experiment.seed,
-        "step": selection.best_step,
-        "env_steps": selection.best_env_steps,
-        "score": selection.best_score,
+        "step": step,
+        "env_steps": env_steps,
+        "score": score,
         "extra": experiment.extra,
     }
-    save_best(experiment.files.best, state.best, metadata)
 
 
 def _finish(
@@ -301,11 +311,13 @@ def _finish(
     state: schedule.RunState,
     exact_resume: bool,
 ) -> None:
-    """Writes `best/`, `curve.csv` and, as the last file, `train.json`.
+    """Writes `best/`, `last/`, `curve.csv` and, as the last file, `train.json`.
 
-    The checkpoint again, for whatever happened to the folder since it was the best.
+    The best checkpoint again, for whatever happened to the folder since it was the best.
     """
     _write_best(experiment, algorithm, state)
+    end = _metadata(experiment, algorithm, *state.curve[-1])
+    save_best(experiment.files.last, state.training.average, end)
     selection = state.selection
     write_csv(experiment.files.curve, ("step", "env_steps", "score"), state.curve)
     summary = {

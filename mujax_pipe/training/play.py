@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,12 +17,16 @@ from rich.text import Text
 
 from mujax_pipe import runtime
 from mujax_pipe.errors import UserError, quoted
+from mujax_pipe.layout import CellFiles
+from mujax_pipe.params import Params
 from mujax_pipe.training import film
 from mujax_pipe.training.envs import make_environment, make_environment_spec
 from mujax_pipe.training.inference import Policy, load_policy
 
 # An environment without a time limit may never end under a poor policy.
 _MOST_STEPS = 10_000
+# Of a film for a report: so many frames, of several episodes where those are short.
+_FILMED_FRAMES, _FILMED_EPISODES = 150, 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,7 @@ def play(
     seed: int = 0,
     num_simulations: int | None = None,
     record: Path | None = None,
+    frames: int = _MOST_STEPS,
 ) -> list[Episode]:
     """Plays episodes with a trained policy, without exploration, and shows them.
 
@@ -68,6 +74,7 @@ def play(
       seed: of the first episode.
       num_simulations: of each search; as in training if None.
       record: a .gif or .mp4 file to draw into, instead of the terminal; replaced if it exists.
+      frames: recorded at most; the last episode is left then.
 
     Raises:
       UserError: no such run or environment, or one that cannot be drawn.
@@ -92,17 +99,46 @@ def play(
         line(_title(policy, env))
         watch: Callable[[Moment], None] = lambda moment: _print_moment(moment, env, line)
         if record is not None:
-            frames = stack.enter_context(film.recorded(record, env.metadata.get("render_fps")))
-            watch = lambda moment: frames.add(env.render())
+            taken = stack.enter_context(film.recorded(record, env.metadata.get("render_fps")))
+            watch = lambda moment: taken.add(env.render())
         for index in range(episodes):
-            played.append(_play(env, policy, seed + index, watch))
+            # An episode's start is a frame too.
+            left = _MOST_STEPS if record is None else frames - taken.count - 1
+            if left < 1:
+                break
+            played.append(_play(env, policy, seed + index, watch, min(left, _MOST_STEPS)))
             line(_summary(played[-1]))
     returns, lengths = [e.episode_return for e in played], [e.length for e in played]
     if episodes > 1:
         line(f"mean return {np.mean(returns):.6g}, mean length {np.mean(lengths):.6g}")
     if record is not None:
-        line(f"{frames.count:,} frames ({frames.seconds:.1f} s) in {record}")
+        line(f"{taken.count:,} frames ({taken.seconds:.1f} s) in {record}")
     return played
+
+
+def film_best(params: Params, env: str, path: Path, root: Path = Path()) -> None:
+    """Films the best of an environment's cells, by its final score: a few seconds for a report.
+
+    Raises:
+      UserError: none is finished, or the environment draws no images.
+    """
+    finished = {}
+    for cell in params.cells():
+        files = CellFiles(cell, root)
+        if cell.env == env and files.evaluation_json.exists():
+            finished[cell] = json.loads(files.evaluation_json.read_text(encoding="utf-8"))["mean"]
+    if not finished:
+        raise UserError(f"no cell of {env} is finished: `snakemake --cores all` makes them")
+    best = max(finished, key=finished.__getitem__)
+    environment = params.environments[env]
+    play(
+        CellFiles(best, root).directory,
+        env_id=environment.id,
+        wrappers=environment.wrappers,
+        episodes=_FILMED_EPISODES,
+        record=path,
+        frames=_FILMED_FRAMES,
+    )
 
 
 def _with_simulations(policy: Policy, num_simulations: int | None) -> Policy:
@@ -156,7 +192,9 @@ def _missing_package_named(env: gym.Env) -> Iterator[None]:
         raise UserError(f"environment {name} cannot be drawn: {error}") from None
 
 
-def _play(env: gym.Env, policy: Policy, seed: int, watch: Callable[[Moment], None]) -> Episode:
+def _play(
+    env: gym.Env, policy: Policy, seed: int, watch: Callable[[Moment], None], most_steps: int
+) -> Episode:
     """Plays one episode, telling `watch` of its start and of each step."""
     start = int(getattr(env.action_space, "start", 0))
     observation, info = env.reset(seed=seed)
@@ -171,8 +209,8 @@ def _play(env: gym.Env, policy: Policy, seed: int, watch: Callable[[Moment], Non
         total, length = total + float(reward), length + 1
         if terminated or truncated:
             ended = "ended" if terminated else "cut by its time limit"
-        elif length == _MOST_STEPS:
-            ended = f"left after {_MOST_STEPS:,} steps"
+        elif length == most_steps:
+            ended = f"left after {most_steps:,} steps"
         watch(
             Moment(step=length, observation=seen, action=action, value=value, reward=float(reward))
         )

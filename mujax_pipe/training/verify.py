@@ -149,8 +149,13 @@ def _require_published(params: Params, cell: Cell, root: Path) -> None:
     require_settings(params, cell, files)
 
 
+def _searched(cell: Cell, root: Path) -> bool:
+    """Whether the published cell has its sweep over search budgets: the whole grid's have."""
+    return all(path.exists() for path in CellFiles(cell, root).searched)
+
+
 def _train(cell: Cell, root: Path, folder: Path) -> None:
-    """Runs both jobs of a cell in processes of their own, as the engines do, in an empty folder."""
+    """Runs the jobs of a cell in processes of their own, as the engines do, in an empty folder."""
     for name in (PARAMS, FINGERPRINT, CONSTRAINTS):
         if (root / name).exists():
             shutil.copy(root / name, folder / name)
@@ -159,7 +164,8 @@ def _train(cell: Cell, root: Path, folder: Path) -> None:
     # Compiled programs of another time could hide that this machine compiles others.
     environment = {**os.environ, "PYTHONPATH": path, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     arguments = [cell.algo, cell.env, str(cell.seed)]
-    for verb in ("train", "evaluate"):
+    verbs = ("train", "evaluate", "search") if _searched(cell, root) else ("train", "evaluate")
+    for verb in verbs:
         command = [sys.executable, "-m", "mujax_pipe", "cell", verb, *arguments]
         done = subprocess.run(command, cwd=folder, env=environment, check=False)
         if done.returncode != 0:
@@ -171,8 +177,11 @@ def _compare_bytes(
 ) -> bool:
     files, made = CellFiles(cell, root), CellFiles(cell, folder)
     same = True
-    for published, again in zip(
-        (*files.trained, *files.evaluated), (*made.trained, *made.evaluated), strict=True
+    pairs = [(files.trained, made.trained), (files.evaluated, made.evaluated)]
+    if _searched(cell, root):
+        pairs.append((files.searched, made.searched))
+    for published, again in (
+        (a, b) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)
     ):
         name = again.relative_to(folder).as_posix()
         recorded = lock.get(name)

@@ -22,7 +22,7 @@ def test_every_cell_is_trained_where_only_its_texts_are(
     new_project: Callable[..., Any], grid: str
 ) -> None:
     project = new_project()
-    ignored = shutil.ignore_patterns("best")
+    ignored = shutil.ignore_patterns("best", "last")
     shutil.copytree(ROOT / RESULTS, project.root / RESULTS, ignore=ignored)
     cells = load_params(ROOT / PARAMS).cells(grid)
     assert all((project.root / CellFiles(cell).evaluation_json).exists() for cell in cells)

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from mujax_pipe.dvc_stages import stages
-from mujax_pipe.layout import ANALYSIS_SOURCE, AnalysisFiles, CellFiles
+from mujax_pipe.layout import (
+    ANALYSIS_SOURCE,
+    CELLS,
+    ENVIRONMENTS,
+    AnalysisFiles,
+    CellFiles,
+    EnvironmentFiles,
+)
 from mujax_pipe.params import GRIDS, STAGE_KEYS, load_params
 
 ROOT = Path(__file__).parents[2]
@@ -74,8 +81,11 @@ def files_of(folder: str, grid: str) -> set[str]:
     """Returns the files that a folder stands for among DVC's dependencies."""
     if folder == str(ANALYSIS_SOURCE):
         return {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.py")}
-    if folder == "results/cells":
-        return {str(path) for cell in PARAMS.cells(grid) for path in CellFiles(cell).analysed}
+    if folder == str(CELLS):
+        files = (CellFiles(cell) for cell in PARAMS.cells(grid))
+        return {str(path) for one in files for path in (*one.analysed, *one.searched)}
+    if folder == str(ENVIRONMENTS):
+        return {str(EnvironmentFiles(env).random) for env in PARAMS.environments_of(grid)}
     return {folder}
 
 
@@ -88,7 +98,8 @@ def test_both_engines_do_the_same_jobs(dvc: dict[str, Any], snakemake: list[Job]
         )
         for stage in dvc.values()
     }
-    assert len(snakemake) == len(dvc) == 2 * len(PARAMS.cells()) + 2 * len(GRIDS)
+    number = 3 * len(PARAMS.cells()) + len(PARAMS.grid.env) + 2 * len(GRIDS)
+    assert len(snakemake) == len(dvc) == number
     assert set(snakemake) == from_dvc
 
 
@@ -99,25 +110,32 @@ def test_dvc_lists_exactly_the_keys_that_a_stage_reads(dvc: dict[str, Any]) -> N
             keys = sorted(key.format(grid=section) for key in STAGE_KEYS[verb])
             assert sorted(dvc[f"{verb}{suffix}"]["params"]) == keys
     for cell in PARAMS.cells():
-        for verb in ("train", "evaluate"):
+        for verb in ("train", "evaluate", "search"):
             keys = sorted(key.format(algo=cell.algo, env=cell.env) for key in STAGE_KEYS[verb])
             found = dvc[f"{verb}@{cell.algo}-{cell.env}-{cell.seed}"]["params"]
             assert sorted(found) == keys
+    for env in PARAMS.grid.env:
+        keys = sorted(key.format(env=env) for key in STAGE_KEYS["random"])
+        assert sorted(dvc[f"random@{env}"]["params"]) == keys
 
 
 def test_only_checkpoints_are_cached_and_one_file_is_the_metric(dvc: dict[str, Any]) -> None:
     outputs = {path: kind for stage in dvc.values() for path, kind in stage["outputs"].items()}
     cached = {path for path, (use_cache, _) in outputs.items() if use_cache}
-    assert cached == {str(CellFiles(cell).best) for cell in PARAMS.cells()}
+    assert cached == {str(path) for cell in PARAMS.cells() for path in CellFiles(cell).checkpoints}
     metrics = [path for path, (_, metric) in outputs.items() if metric]
     assert metrics == [str(AnalysisFiles().summary)]
 
 
 def test_recording_names_the_stages_of_its_grid(dvc: dict[str, Any]) -> None:
-    demo = {stage for stage in dvc if stage.endswith("-demo")} | {
-        f"{verb}@{cell.algo}-{cell.env}-{cell.seed}"
-        for cell in PARAMS.cells("demo")
-        for verb in ("train", "evaluate")
+    demo = {
+        *(stage for stage in dvc if stage.endswith("-demo")),
+        *(f"random@{env}" for env in PARAMS.demo.env),
+        *(
+            f"{verb}@{cell.algo}-{cell.env}-{cell.seed}"
+            for cell in PARAMS.cells("demo")
+            for verb in ("train", "evaluate")
+        ),
     }
     assert set(stages(PARAMS, "demo")) == demo
     assert set(stages(PARAMS, "all")) == {name for name in dvc if not name.endswith("-demo")}

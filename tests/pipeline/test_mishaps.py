@@ -65,7 +65,7 @@ def test_a_failing_cell_leaves_the_others_running_and_is_named_with_its_log(
     assert "cell train gmz cartpole 1" not in printed
 
 
-@pytest.mark.parametrize("part", ["best", "train.json", "evaluation.csv"])
+@pytest.mark.parametrize("part", ["best", "train.json", "evaluation.csv", "search.json"])
 def test_a_half_deleted_cell_is_made_whole(finished: Any, part: str) -> None:
     """Each engine sees it, sync refuses, and what comes back is the same."""
     before = tracked(finished.root)
@@ -75,8 +75,15 @@ def test_a_half_deleted_cell_is_made_whole(finished: Any, part: str) -> None:
     assert "neither engine is done, so nothing was changed" in line
     assert "snakemake --cores all all" in line
     printed = snakemake(finished, "all")
-    assert ("cell train" in printed) == (part != "evaluation.csv")
-    assert "cell evaluate gmz cartpole 0" in printed
+    verb = {"evaluation.csv": "evaluate", "search.json": "search"}.get(part, "train")
+    assert (
+        set(re.findall(r"cell (\w+) gmz cartpole 0 ", printed))
+        == {
+            "train": {"train", "evaluate", "search"},
+            "evaluate": {"evaluate"},
+            "search": {"search"},
+        }[verb]
+    )
     assert "gmz cartpole 1" not in printed
     assert tracked(finished.root) == before
     finished.run("mujax-pipe", "sync")
@@ -112,9 +119,15 @@ def test_a_demo_that_dvc_yaml_does_not_list_is_named(finished: Any) -> None:
     path.write_text(text.replace("env: [cartpole], seed: [0]}", "env: [cartpole], seed: [0, 1]}"))
     try:
         line = one_line(finished.run("mujax-pipe", "sync", "--grid", "demo", check=False))
+        stages = finished.root / "dvc.yaml"
+        before = stages.read_text()
+        finished.run("mujax-pipe", "stages", "--write")
+        assert "seed-1/curve.csv" in stages.read_text()
     finally:
         path.write_text(text)
         os.utime(path, (0, 0))
+    finished.run("mujax-pipe", "stages", "--write")
+    assert stages.read_text() == before
     assert "dvc.yaml" in line
     assert "aggregate-demo" in line
     assert "results/cells/gmz/cartpole/seed-1/curve.csv" in line

@@ -29,7 +29,11 @@ overrides:
 evaluation:
   cartpole: {episodes: 4}
   blackjack: {episodes: 4}
-analysis: {confidence: 0.95, bootstrap_samples: 20, bootstrap_seed: 0}
+search: {simulations: [0, 2], episodes: {cartpole: 2, blackjack: 2}}
+references:
+  cartpole: {score: 500.0, source: limit}
+  blackjack: {score: -0.05, source: optimum}
+analysis: {interval: t, confidence: 0.95, threshold: 0.9, bootstrap_samples: 20, bootstrap_seed: 0}
 figures: {dpi: 40, algorithm_names: {gmz: Gumbel MuZero, smz: Stochastic MuZero}}
 """
 
@@ -50,10 +54,21 @@ CELLS = ("gmz-cartpole-0", "gmz-blackjack-0", "smz-cartpole-0", "smz-blackjack-0
 ANALYSIS = ("aggregate", "plot")
 
 
-def jobs(*cells: str, train: bool = True, analysis: tuple[str, ...] = ANALYSIS) -> set[str]:
-    """Names both jobs of cells, or the evaluation alone, and those of the analysis."""
-    verbs = ("train", "evaluate") if train else ("evaluate",)
-    return {f"{verb}@{cell}" for verb in verbs for cell in cells} | set(analysis)
+EVERY = ("train", "evaluate", "search")
+
+
+def jobs(
+    *cells: str,
+    verbs: tuple[str, ...] = EVERY,
+    random: tuple[str, ...] = (),
+    analysis: tuple[str, ...] = ANALYSIS,
+) -> set[str]:
+    """Names jobs of cells, of the random policy in environments, and of the analysis."""
+    return {
+        *(f"{verb}@{cell}" for verb in verbs for cell in cells),
+        *(f"random@{env}" for env in random),
+        *analysis,
+    }
 
 
 # What is changed: a file, what it has, what it gets instead. And what must run again.
@@ -69,7 +84,7 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
         PARAMS_FILE,
         "wrappers: [], num_env_steps: 100",
         "wrappers: [], num_env_steps: 120",
-        jobs("gmz-cartpole-0", "smz-cartpole-0"),
+        jobs("gmz-cartpole-0", "smz-cartpole-0", random=("cartpole",)),
     ),
     "an override of one algorithm in one environment": (
         PARAMS_FILE,
@@ -82,8 +97,21 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
         PARAMS_FILE,
         "blackjack: {episodes: 4}",
         "blackjack: {episodes: 5}",
-        jobs("gmz-blackjack-0", "smz-blackjack-0", train=False),
+        jobs("gmz-blackjack-0", "smz-blackjack-0", verbs=("evaluate",), random=("blackjack",)),
     ),
+    "a search budget": (
+        PARAMS_FILE,
+        "simulations: [0, 2]",
+        "simulations: [0, 4]",
+        jobs(*CELLS, verbs=("search",)),
+    ),
+    "episodes of a search budget": (
+        PARAMS_FILE,
+        "episodes: {cartpole: 2",
+        "episodes: {cartpole: 3",
+        jobs("gmz-cartpole-0", "smz-cartpole-0", verbs=("search",)),
+    ),
+    "a reference": (PARAMS_FILE, "score: 500.0", "score: 400.0", jobs()),
     "a setting of the statistics": (PARAMS_FILE, "confidence: 0.95", "confidence: 0.9", jobs()),
     "a setting of the figures": (PARAMS_FILE, "dpi: 40", "dpi: 41", jobs(analysis=("plot",))),
     "a comment in params.yaml": (PARAMS_FILE, "demo: ", "# A comment.\ndemo: ", set()),
@@ -115,7 +143,13 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
         "mujax_pipe/training/learner.py",
         "state.step + 1",
         "1 + state.step",
-        jobs(*CELLS),
+        jobs(*CELLS, random=("cartpole", "blackjack")),
+    ),
+    "a comment in what measures search": (
+        "mujax_pipe/training/search_budget.py",
+        "import jax\n",
+        "import jax  # The library.\n",
+        jobs(*CELLS, verbs=("search",)),
     ),
 }
 
@@ -125,11 +159,7 @@ def finished(new_project: Callable[[], Any], tmp_path_factory: pytest.TempPathFa
     """A grid that Snakemake has run and DVC knows of."""
     project = new_project()
     (project.root / PARAMS_FILE).write_text(PARAMS)
-    dvc_yaml = project.root / "dvc.yaml"
-    lines = dvc_yaml.read_text().splitlines(keepends=True)
-    # The list of the demo's files, whose grid is smaller here.
-    kept = [x for x in lines if not re.search(r"seed-\d/", x) or "gmz/cartpole/seed-0/" in x]
-    dvc_yaml.write_text("".join(kept))
+    project.run("mujax-pipe", "stages", "--write")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -142,8 +172,13 @@ def by_snakemake(project: Any) -> set[str]:
     """Returns the jobs that Snakemake would run, by the names that DVC gives them."""
     printed = project.run("snakemake", "-n", "--printshellcmds", "all").stdout
     cells = re.findall(r"mujax-pipe cell (\w+) (\w+) (\w+) (\d+) ", printed)
+    random = re.findall(r"mujax-pipe random (\w+) ", printed)
     rest = re.findall(r"mujax-pipe (aggregate|plot) --grid all ", printed)
-    return {f"{verb}@{algo}-{env}-{seed}" for verb, algo, env, seed in cells} | set(rest)
+    return {
+        *(f"{verb}@{algo}-{env}-{seed}" for verb, algo, env, seed in cells),
+        *(f"random@{env}" for env in random),
+        *rest,
+    }
 
 
 def by_dvc(project: Any) -> set[str]:

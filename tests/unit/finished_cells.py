@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mujax_pipe.layout import Cell, CellFiles
+from mujax_pipe.config import CONFIGS
+from mujax_pipe.layout import Cell, CellFiles, EnvironmentFiles
 
 IDS = {"cartpole": "CartPole-v1", "blackjack": "Blackjack-v1"}
 
@@ -23,20 +24,32 @@ def make_params(
     envs: Sequence[str] = ("cartpole", "blackjack"),
     seeds: Sequence[int] = (0, 1, 2),
     demo_seeds: Sequence[int] = (0, 1),
+    interval: str = "percentile",
     confidence: float = 0.95,
     bootstrap_samples: int = 2000,
 ) -> Any:
     """What the analysis reads of `Params`, for any grid."""
 
-    def cells(grid: str) -> tuple[Cell, ...]:
+    def cells(grid: str = "all") -> tuple[Cell, ...]:
         chosen = {"all": seeds, "demo": demo_seeds}[grid]
         return tuple(Cell(algo=a, env=e, seed=s) for a in algos for e in envs for s in chosen)
 
     return types.SimpleNamespace(
         cells=cells,
+        environments_of=lambda grid: tuple(envs),
         environments={env: types.SimpleNamespace(id=IDS.get(env, env)) for env in envs},
+        references={env: types.SimpleNamespace(score=10.0) for env in envs},
+        tree={
+            "algorithms": {algo: {"batch_size": 8} for algo in algos},
+            "overrides": {algo: {env: {} for env in envs} for algo in algos},
+        },
+        config=lambda cell: CONFIGS[cell.algo](batch_size=8),
         analysis=types.SimpleNamespace(
-            confidence=confidence, bootstrap_samples=bootstrap_samples, bootstrap_seed=0
+            interval=interval,
+            confidence=confidence,
+            threshold=0.5,
+            bootstrap_samples=bootstrap_samples,
+            bootstrap_seed=0,
         ),
         figures=types.SimpleNamespace(
             dpi=100, algorithm_names={"gmz": "Gumbel MuZero", "smz": "Stochastic MuZero"}
@@ -52,7 +65,7 @@ def write_cell(
     curve: Sequence[tuple[int, int, float]] = ((0, 0, 0.0), (10, 1000, 2.0)),
     machine_class: str = "x86_64 Maker family 1",
 ) -> CellFiles:
-    """Writes the four small files of one finished cell."""
+    """Writes the small files of one finished cell, and what is measured of its environment."""
     files = CellFiles(cell, root)
     files.directory.mkdir(parents=True, exist_ok=True)
     rows = "".join(f"{step},{env_steps},{score!r}\n" for step, env_steps, score in curve)
@@ -81,6 +94,15 @@ def write_cell(
         "max": max(returns),
     }
     files.evaluation_json.write_text(json.dumps(evaluation) + "\n")
+    files.last_csv.write_bytes(files.evaluation_csv.read_bytes())
+    files.last_json.write_bytes(files.evaluation_json.read_bytes())
+    rows = "".join(f"{n},2,{mean + n!r},1.0,7.0\n" for n in (0, 4))
+    files.search_csv.write_text("simulations,episodes,mean,std,mean_length\n" + rows)
+    chance = {"transitions": 9, "code_perplexity": 3.5, "codes_used": 4.0, "chance_perplexity": 2.5}
+    files.search_json.write_text(json.dumps(chance if cell.algo == "smz" else {}) + "\n")
+    random = EnvironmentFiles(cell.env, root).random
+    random.parent.mkdir(parents=True, exist_ok=True)
+    random.write_text(json.dumps({"environment": IDS.get(cell.env, cell.env), "mean": 0.0}) + "\n")
     return files
 
 
@@ -134,4 +156,8 @@ def run_elsewhere(directory: Path, number: int, what: str) -> dict[str, bytes]:
         [sys.executable, "-c", _CODE, str(root), what], env=environment, check=True, cwd=home
     )
     files = bytes_below(root / "results")
-    return {name: content for name, content in files.items() if not name.startswith("cells/")}
+    return {
+        name: content
+        for name, content in files.items()
+        if not name.startswith(("cells/", "environments/"))
+    }

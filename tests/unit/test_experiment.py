@@ -39,7 +39,7 @@ def test_a_run_leaves_its_folder_finished(tmp_path):
     environment = {"id": "Walk-v0", "wrappers": []}
     result = run_experiment(describe(directory, environment=environment, extra={"note": "x"}))
     left = sorted(path.name for path in directory.iterdir())
-    assert left == ["best", "curve.csv", "latest", "train.json"]
+    assert left == ["best", "curve.csv", "last", "latest", "train.json"]
 
     with (directory / "curve.csv").open(newline="") as file:
         header, *rows = csv.reader(file)

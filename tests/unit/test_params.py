@@ -53,8 +53,16 @@ evaluation:
     episodes: 100
   blackjack:
     episodes: 20000
+search:
+  simulations: [0, 8]
+  episodes: {cartpole: 10, blackjack: 100}
+references:
+  cartpole: {score: 500, source: limit}
+  blackjack: {score: -0.0431, source: optimum}
 analysis:
+  interval: t
   confidence: 0.95
+  threshold: 0.9
   bootstrap_samples: 2000
   bootstrap_seed: 0
 figures:
@@ -219,7 +227,7 @@ def test_order_in_the_file_does_not_change_settings(tmp_path: Path) -> None:
         ),
         ("run:\n", "run: 3\nfigure:\n", ["figure: unknown key", "did you mean figures?"]),
         ("dpi: 200", "dpi: [200", ["line", "no valid YAML"]),
-        ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 43", "dpi stands twice in figures"]),
+        ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 51", "dpi stands twice in figures"]),
         ("grid:", "run: 1\ngrid:", ["run stands twice in the top level"]),
         ("seed: [0, 1, 2]", "seed: [0, 1, 2.]", ["grid.seed[2] is 2.0", "whole number"]),
     ],

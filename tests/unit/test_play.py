@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 import types
 from pathlib import Path
@@ -17,12 +18,14 @@ from PIL import Image
 from mujax_pipe.agents.gmz import GMZ
 from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.errors import UserError
+from mujax_pipe.layout import CellFiles
 from mujax_pipe.training import play as play_module
 from mujax_pipe.training.checkpoint import save_best
 from mujax_pipe.training.envs import make_environment
 from mujax_pipe.training.inference import load_policy
-from mujax_pipe.training.play import Episode, play
+from mujax_pipe.training.play import Episode, film_best, play
 from tests.fakes import SPEC, Walk, tiny_config
+from tests.unit.finished_cells import make_params
 
 
 class Painted(Walk):
@@ -261,3 +264,33 @@ def test_what_cannot_draw_images_is_refused(runs: dict[str, str], tmp_path: Path
 def test_env_names_the_environment_of_a_run_that_does_not(runs: dict[str, str]) -> None:
     (episode,) = play(runs["unnamed"], env_id="Painted-v0", episodes=1)
     assert episode.length == 4
+
+
+def test_a_film_for_a_report_is_short_and_of_the_best_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    params = make_params(envs=["painted"], seeds=[0, 1, 2])
+    params.environments["painted"].id = "Painted-v0"
+    params.environments["painted"].wrappers = ()
+    config = tiny_config()
+    for cell, score in zip(params.cells(), (1.0, 3.0, 2.0), strict=True):
+        files = CellFiles(cell, tmp_path)
+        metadata = {
+            "algorithm": "gmz",
+            "config": dataclasses.asdict(config),
+            "environment_spec": SPEC._asdict(),
+            "step": 100 + cell.seed,
+        }
+        save_best(files.best, GMZ(config, SPEC).init(jax.random.key(0)), metadata)
+        files.evaluation_json.write_text(json.dumps({"mean": score}))
+    film_best(params, "painted", tmp_path / "film.gif", tmp_path)
+    assert "checkpoint of step 101" in capsys.readouterr().out
+    with Image.open(tmp_path / "film.gif") as image:
+        assert 1 < image.n_frames <= 150
+    with pytest.raises(UserError, match="no cell of lake is finished"):
+        film_best(params, "lake", tmp_path / "film.gif", tmp_path)
+
+
+def test_no_more_frames_are_recorded_than_asked_for(runs: dict[str, str], tmp_path: Path) -> None:
+    played = play(runs["painted"], episodes=50, record=tmp_path / "film.gif", frames=7)
+    assert sum(episode.length + 1 for episode in played) <= 7

@@ -53,7 +53,13 @@ def test_a_grid_reads_its_own_cells_only(tmp_path: Path) -> None:
     for cell in params.cells("demo"):
         write_cell(tmp_path, cell)
     assert results.read_cells(params, "demo", tmp_path).scores["seed"].tolist() == [1, 1]
-    assert "seed-0/curve.csv is missing" in message(tmp_path, params)
+    everything = results.read_cells(params, "all", tmp_path)
+    assert everything.scores["seed"].tolist() == [1, 1]
+    assert [fault.split("; ")[0] for fault in everything.faults] == [
+        f"{CellFiles(cell, tmp_path).curve} is missing"
+        for cell in params.cells("all")
+        if cell.seed == 0
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +69,9 @@ def test_a_grid_reads_its_own_cells_only(tmp_path: Path) -> None:
         ("train.json", "train"),
         ("evaluation.csv", "evaluate"),
         ("evaluation.json", "evaluate"),
+        ("evaluation_last.csv", "evaluate"),
+        ("search.csv", "search"),
+        ("search.json", "search"),
     ],
 )
 def test_a_missing_file_names_the_command_that_makes_it(

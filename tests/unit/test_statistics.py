@@ -10,18 +10,18 @@ import pandas as pd
 import pytest
 from rliable import metrics
 
-from mujax_pipe.analysis import statistics
+from mujax_pipe.analysis import intervals, statistics
 
 
 def settings(confidence: float = 0.95, samples: int = 4000, seed: int = 0):
     return types.SimpleNamespace(
-        confidence=confidence, bootstrap_samples=samples, bootstrap_seed=seed
+        interval="percentile", confidence=confidence, bootstrap_samples=samples, bootstrap_seed=seed
     )
 
 
 def scores(**by_env: list[float]) -> pd.DataFrame:
     rows = [
-        {"algo": "gmz", "env": env, "seed": seed, "mean": mean}
+        {"algo": "gmz", "env": env, "seed": seed, "mean": mean, "last_mean": mean - 1}
         for env, means in by_env.items()
         for seed, mean in enumerate(means)
     ]
@@ -54,6 +54,7 @@ def test_one_seed_has_no_interval() -> None:
     row = statistics.final_scores(scores(cartpole=[7.0]), settings()).iloc[0]
     assert (row["seeds"], row["mean"], row["iqm"]) == (1, 7.0, 7.0)
     assert row[["low", "high", "iqm_low", "iqm_high"]].isna().all()
+    assert row["last"] == 6.0
 
 
 def test_seeds_are_resampled_whole() -> None:
@@ -70,15 +71,15 @@ def test_interval_depends_on_its_seed_alone(monkeypatch) -> None:
     np.random.seed(123)
     assert statistics.interval(samples, settings(samples=100)) == first
     assert statistics.interval(samples, settings(samples=100, seed=1)) != first
-    monkeypatch.setattr(statistics, "_BATCH_NUMBERS", 50)
+    monkeypatch.setattr(intervals, "_BATCH_NUMBERS", 50)
     assert statistics.interval(samples, settings(samples=100)) == first
 
 
 def test_iqm_by_hand() -> None:
     # A quarter of 8 is 2: what is left of 0, 0, 1, 2, 3, 4, 90, 90 is 1, 2, 3, 4.
     samples = np.array([90.0, 0, 1, 4, 3, 0, 2, 90])
-    assert statistics.interquartile_mean(samples) == 2.5
-    assert statistics.interquartile_mean(np.array([1.0, 2, 9])) == 4.0  # nothing to cut
+    assert intervals.interquartile_mean(samples) == 2.5
+    assert intervals.interquartile_mean(np.array([1.0, 2, 9])) == 4.0  # nothing to cut
 
 
 def test_estimates_are_rliable_s() -> None:
@@ -157,10 +158,30 @@ def test_two_evaluations_after_one_environment_step_both_count() -> None:
     pairs = curves({0: 1.0, 1: 2.0, 2: 3.0}, {0: 1.0, 1: 4.0, 2: 5.0})
     band = statistics.learning_curves(pairs, settings())
     assert band[["step", "env_steps"]].to_numpy().tolist() == [[0, 0], [1, 0], [2, 1]]
-    assert band["mean"].tolist() == [1.0, 3.0, 4.0]
+    assert band["iqm"].tolist() == [1.0, 3.0, 4.0]
 
 
 def test_one_seed_has_a_curve_without_a_band() -> None:
     band = statistics.learning_curves(curves({0: 1.0, 100: 2.0}), settings())
-    assert band["mean"].tolist() == [1.0, 2.0]
+    assert band["iqm"].tolist() == [1.0, 2.0]
     assert band[["low", "high"]].isna().all(axis=None)
+
+
+def test_steps_to_a_score_by_hand() -> None:
+    frame = curves({0: 1.0, 100: 5.0, 200: 4.0}, {0: 1.0, 100: 2.0, 200: 6.0}, {0: 1.0, 200: 2.0})
+    row = statistics.steps_to_threshold(frame, {"cartpole": 5.0}).iloc[0].to_dict()
+    assert (row["env"], row["algo"], row["threshold"]) == ("cartpole", "gmz", 5.0)
+    assert (row["seeds"], row["reached"]) == (3, 2)
+    # In environment steps; the third seed never gets there.
+    assert (row["lowest"], row["median"]) == (50, 100)
+    assert np.isnan(row["highest"])
+
+
+def test_budgets_by_hand() -> None:
+    rows = [("gmz", "a", seed, n, float(n + seed)) for seed in (0, 1) for n in (0, 8)]
+    frame = pd.DataFrame(rows, columns=["algo", "env", "seed", "simulations", "mean"])
+    found = statistics.by_budget(frame, settings())
+    assert found.to_numpy().tolist() == [
+        ["a", "gmz", 0, 2, 0.5, 0.0, 1.0, 0.0, 1.0],
+        ["a", "gmz", 8, 2, 8.5, 8.0, 9.0, 8.0, 9.0],
+    ]

@@ -18,7 +18,8 @@ def params():
 
 def finish(root, cell, seconds=None):
     files = write_cell(root, cell, returns=[4.0, 6.0])
-    files.best.mkdir()
+    for checkpoint in files.checkpoints:
+        checkpoint.mkdir()
     if seconds is not None:
         files.logs.mkdir(parents=True)
         files.machine.write_text(json.dumps({"seconds": seconds}))
@@ -136,3 +137,17 @@ def test_two_hundred_cells_fit_on_a_screen(tmp_path):
     printed = text(look(params, "all", tmp_path), tmp_path)
     assert printed.count("\n") < 30
     assert "200 of 200 cells done" in printed
+
+
+def test_the_whole_grid_waits_for_the_search_budgets_and_a_part_of_it_does_not(params, tmp_path):
+    cell = params.cells("all")[0]
+    files = finish(tmp_path, cell)
+    files.search_csv.unlink()
+    assert look(params, "all", tmp_path)[0].state is State.WAITING
+    assert look(params, "demo", tmp_path)[0].state is State.DONE
+    files.logs.mkdir(parents=True)
+    with only_one(files.search_lock, "x"):
+        assert look(params, "all", tmp_path)[0].job == "search"
+    files.log("search").touch()
+    stopped = look(params, "all", tmp_path)[0]
+    assert (stopped.state, stopped.job) == (State.STOPPED, "search")

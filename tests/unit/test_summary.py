@@ -61,9 +61,10 @@ def test_scores_and_unbroken_paths_are_shown(tmp_path: Path) -> None:
 
 
 def test_identical_files_are_one_line(published: Path) -> None:
-    # Two environments x two seeds x four files, four tables, the metric, six figures.
+    # Two environments x (two seeds x eight files, and one), eleven tables, the metric, and eight
+    # figures in three forms and as data.
     assert printed(published).splitlines()[-1] == (
-        "results/ is byte for byte what is committed (27 files)."
+        "results/ is byte for byte what is committed (78 files)."
     )
 
 
@@ -82,7 +83,7 @@ def test_another_machine_class_compares_scores(published: Path) -> None:
 def test_another_machine_class_with_the_same_scores_is_inside(published: Path) -> None:
     make(published, machine_class=THEIRS)
     text = printed(published)
-    assert "and do in 4 of 27 files" in text
+    assert "and do in 4 of 78 files" in text
     assert text.count(": inside") == 2
 
 
@@ -91,7 +92,7 @@ def test_the_same_machine_class_is_a_warning_that_names_files(published: Path) -
     changed.write_text(changed.read_text().replace("100,0.0,7", "100,0.0,8"))
     AnalysisFiles("all", published).summary.unlink()
     text = printed(published)
-    assert "Warning: 2 of 27 files differ from what is committed" in text
+    assert "Warning: 2 of 78 files differ from what is committed" in text
     assert text.splitlines()[-1] == (
         "First: results/cells/gmz/blackjack/seed-1/evaluation.csv, results/summary.json"
     )

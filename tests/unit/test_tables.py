@@ -11,7 +11,7 @@ import pytest
 
 from mujax_pipe.analysis import tables
 from mujax_pipe.errors import UserError
-from mujax_pipe.layout import AnalysisFiles
+from mujax_pipe.layout import AnalysisFiles, CellFiles
 from tests.unit.finished_cells import bytes_below, make_params, run_elsewhere, write_cell
 
 
@@ -36,8 +36,8 @@ def made(tmp_path: Path) -> AnalysisFiles:
 
 def test_every_file_of_the_layout_is_written_and_nothing_else(made: AnalysisFiles) -> None:
     written = {path for path in made.directory.rglob("*") if path.is_file()}
-    cells = {path for path in written if "cells" in path.parts}
-    assert written - cells == {made.summary, *made.tables}
+    read = {path for path in written if {"cells", "environments"} & set(path.parts)}
+    assert written - read == {made.summary, *made.tables, *made.data}
 
 
 def test_summary_json_is_the_metric(made: AnalysisFiles) -> None:
@@ -51,26 +51,55 @@ def test_summary_json_is_the_metric(made: AnalysisFiles) -> None:
 def test_final_scores(made: AnalysisFiles) -> None:
     csv = next(path for path in made.tables if path.name == "final_scores.csv")
     assert csv.read_bytes().decode().splitlines() == [
-        "env,algo,seeds,mean,low,high,iqm,iqm_low,iqm_high,min,max",
-        "cartpole,gmz,2,475,450,500,475,450,500,450,500",
-        "blackjack,gmz,2,-0.0714286,-0.142857,0,-0.0714286,-0.142857,0,-0.142857,0",
+        "env,algo,seeds,mean,low,high,iqm,iqm_low,iqm_high,last,min,max",
+        "cartpole,gmz,2,475,450,500,475,450,500,475,450,500",
+        "blackjack,gmz,2,-0.0714286,-0.142857,0,-0.0714286,-0.142857,0,-0.0714286,-0.142857,0",
     ]
     lines = csv.with_suffix(".md").read_bytes().decode().splitlines()
     assert lines[0].startswith("| Environment | Algorithm | Seeds | Mean | 95 % interval | IQM |")
+    assert lines[1] == "|:--|:--|--:|--:|--:|--:|--:|--:|--:|"
     assert lines[2:4] == [
-        "| CartPole-v1 | Gumbel MuZero | 2 | 475.0 | [450.0, 500.0] | 475.0 | 450.0 | 500.0 |",
-        "| Blackjack-v1 | Gumbel MuZero | 2 | -0.0714 | [-0.1429, 0.0000] | -0.0714 | -0.1429 "
-        "| 0.0000 |",
+        "| CartPole-v1 | Gumbel MuZero | 2 | 475.0 | [450.0, 500.0] | 475.0 | 475.0 "
+        "| 450.0 | 500.0 |",
+        "| Blackjack-v1 | Gumbel MuZero | 2 | -0.0714 | [-0.1429, 0.0000] | -0.0714 | -0.0714 "
+        "| -0.1429 | 0.0000 |",
     ]
-    assert "2000 samples" in lines[5]
+    assert "percentile bootstrap" in lines[5]
+    assert lines[6].startswith("With 2 seeds such an interval held the true mean in 33% to 51% of")
+    latex = csv.with_suffix(".tex").read_text().splitlines()
+    assert latex[2] == r"\begin{tabular}{llrrrrrrr}"
+    cells = ["CartPole-v1", "Gumbel MuZero", "2", "475.0", "[450.0, 500.0]", "475.0", "475.0"]
+    assert " & ".join([*cells, "450.0", r"500.0 \\"]) in latex
+    assert {r"\toprule", r"\midrule", r"\bottomrule"} <= set(latex)
 
 
 def test_files_end_in_one_newline_and_hold_no_other_kind(made: AnalysisFiles) -> None:
-    for path in (made.summary, *made.tables):
+    for path in (made.summary, *made.tables, *made.data):
         content = path.read_bytes()
         assert content.endswith(b"\n"), path
         assert not content.endswith(b"\n\n"), path
         assert b"\r" not in content, path
+
+
+def test_a_broken_cell_is_named_and_the_others_are_written(tmp_path: Path) -> None:
+    params = make_params(envs=["cartpole"], seeds=[0, 1, 2])
+    finished(tmp_path, params, {("cartpole", seed): [3.0, 5.0 + seed] for seed in range(3)})
+    files = CellFiles(params.cells("all")[1], tmp_path)
+    text = files.evaluation_csv.read_text()
+    made = AnalysisFiles("all", tmp_path)
+    for broken in (text[:-3], text.replace("3.0", "nan"), None):
+        if broken is None:
+            files.evaluation_csv.unlink()
+        else:
+            files.evaluation_csv.write_text(broken)
+        with pytest.raises(UserError, match="1 of 3 cells are left out of tables and figures") as e:
+            tables.aggregate(params, "all", tmp_path)
+        assert str(files.evaluation_csv) in str(e.value)
+        assert "mujax-pipe cell evaluate gmz cartpole 1" in str(e.value)
+        assert json.loads(made.summary.read_text())["cartpole"]["gmz"]["seeds"] == 2
+        for path in (*made.tables, *made.data):
+            assert path.exists()
+            path.unlink()
 
 
 def test_one_seed_is_said_and_not_hidden(tmp_path: Path) -> None:
@@ -80,7 +109,7 @@ def test_one_seed_is_said_and_not_hidden(tmp_path: Path) -> None:
     files = AnalysisFiles("all", tmp_path)
     assert json.loads(files.summary.read_text()) == {"cartpole": {"gmz": {"mean": 4.0, "seeds": 1}}}
     csv = next(path for path in files.tables if path.name == "final_scores.csv")
-    assert csv.read_text().splitlines()[1] == "cartpole,gmz,1,4,,,4,,,4,4"
+    assert csv.read_text().splitlines()[1] == "cartpole,gmz,1,4,,,4,,,4,4,4"
     markdown = csv.with_suffix(".md").read_text()
     assert "| 1 | 4.00 | - | 4.00 |" in markdown
     assert "One seed has no interval." in markdown

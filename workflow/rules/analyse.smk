@@ -5,9 +5,10 @@ ANALYSIS = sorted(layout.ANALYSIS_SOURCE.glob("*.py"))
 rule aggregate:
     input:
         ANALYSIS,
-        [path for cell in PARAMS.cells("all") for path in CellFiles(cell).analysed],
+        layout.analysed(PARAMS.cells("all"), "all"),
     output:
         ALL.summary,
+        ALL.data,
         [reported(path) for path in ALL.tables],
     log:
         ALL.log("aggregate"),
@@ -28,6 +29,7 @@ rule plot:
         ANALYSIS,
         ALL.curves,
         ALL.scores,
+        ALL.data,
     output:
         [reported(path) for path in ALL.figures],
     log:
@@ -47,9 +49,10 @@ rule plot:
 use rule aggregate as aggregate_demo with:
     input:
         ANALYSIS,
-        [path for cell in PARAMS.cells("demo") for path in CellFiles(cell).analysed],
+        layout.analysed(PARAMS.cells("demo"), "demo"),
     output:
         DEMO.summary,
+        DEMO.data,
         [reported(path) for path in DEMO.tables],
     log:
         DEMO.log("aggregate"),
@@ -63,6 +66,7 @@ use rule plot as plot_demo with:
         ANALYSIS,
         DEMO.curves,
         DEMO.scores,
+        DEMO.data,
     output:
         [reported(path) for path in DEMO.figures],
     log:

@@ -6,7 +6,7 @@ from pathlib import Path
 from mujax_pipe import layout
 from mujax_pipe.budget import train_minutes
 from mujax_pipe.errors import UserError
-from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles
+from mujax_pipe.layout import AnalysisFiles, Cell, CellFiles, EnvironmentFiles
 from mujax_pipe.params import load_params
 
 try:
@@ -14,8 +14,9 @@ try:
 except UserError as error:
     sys.exit(f"mujax-pipe: {error}")
 
-# The files of any cell, as patterns.
+# The files of any cell and environment, as patterns.
 CELL = CellFiles(Cell(algo="{algo}", env="{env}", seed="{seed}"))
+ENVIRONMENT = EnvironmentFiles("{env}")
 ALL, DEMO = AnalysisFiles("all"), AnalysisFiles("demo")
 
 

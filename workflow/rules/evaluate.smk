@@ -2,6 +2,7 @@ rule evaluate:
     input:
         layout.FINGERPRINT,
         CELL.best,
+        CELL.last,
     output:
         CELL.evaluated,
     log:

@@ -3,6 +3,7 @@ rule train:
         layout.FINGERPRINT,
     output:
         directory(CELL.best),
+        directory(CELL.last),
         CELL.curve,
         CELL.train,
     log:
