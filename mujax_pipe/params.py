@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +49,8 @@ _SECTIONS = (
     *("grid", "demo", "run", "algorithms", "environments", "overrides", "evaluation"),
     *("search", "references", "analysis", "figures"),
 )
+
+_COLOUR = re.compile(r"#[0-9A-Fa-f]{6}")
 
 # The section of params.yaml that spans each named grid.
 GRIDS = {"all": "grid", "demo": "demo"}
@@ -226,6 +229,13 @@ def _check_entries(params: Params) -> None:
             sections.mapping(values, f"{where}.{env}")
     names = params.figures.algorithm_names
     sections.known_keys(names, tuple(CONFIGS), f"{source}: figures.algorithm_names.")
+    sections.known_keys(params.figures.colours, tuple(CONFIGS), f"{source}: figures.colours.")
+    for algo, colour in params.figures.colours.items():
+        if not _COLOUR.fullmatch(colour):
+            raise UserError(
+                f"{source}: figures.colours.{algo} is {colour!r}: allowed are red, green and "
+                'blue as "#RRGGBB", in quotes'
+            )
     for algo in params.grid.algo:
         if algo not in CONFIGS:
             raise UserError(f"{source}: grid.algo has {algo!r}: allowed are {quoted(CONFIGS)}")

@@ -101,6 +101,7 @@ class Figures:
 
     dpi: int = setting(_REQUIRED, "Dots an inch of PNG files.", low=30, high=2400)
     algorithm_names: Mapping[str, str] = setting(_REQUIRED, "Names in legends.")
+    colours: Mapping[str, str] = setting(_REQUIRED, "Colours of the algorithms, as #RRGGBB.")
 
 
 def grid(values: Any, where: str) -> Grid:

@@ -67,7 +67,9 @@ def plot(params: Params, grid: str, root: Path = Path(), names: Sequence[str] = 
 def captions_of(params: Params, scores: pd.DataFrame) -> Captions:
     """Returns the words of the figures of these cells."""
     return Captions(
-        looks=looks(params.figures.algorithm_names, scores["algo"].unique()),
+        looks=looks(
+            params.figures.algorithm_names, scores["algo"].unique(), params.figures.colours
+        ),
         # `package/Name-v0` is known by its name.
         titles={
             env: params.environments[env].id.rpartition("/")[2] for env in scores["env"].unique()

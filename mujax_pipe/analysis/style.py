@@ -101,16 +101,19 @@ class Captions:
         return " ".join(filter(None, (self.confidence, self.kind, "interval")))
 
 
-def looks(names: Mapping[str, str], used: Iterable[str]) -> dict[str, Look]:
+def looks(
+    names: Mapping[str, str], used: Iterable[str], colours: Mapping[str, str] | None = None
+) -> dict[str, Look]:
     """Returns the look of every named or used algorithm.
 
-    It follows from the place in `names`, so an algorithm looks alike whichever others are drawn.
+    Line, marker and, where `colours` gives none, colour follow from the place in `names`, so that
+    an algorithm looks alike whichever others are drawn.
     """
     algos = [*names, *sorted(set(used) - set(names))]
     return {
         algo: Look(
             name=names.get(algo, algo),
-            colour=_COLOURS[place % len(_COLOURS)],
+            colour=(colours or {}).get(algo, _COLOURS[place % len(_COLOURS)]),
             line=_LINES[place % len(_LINES)],
             marker=_MARKERS[place % len(_MARKERS)],
         )

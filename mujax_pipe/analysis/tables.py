@@ -55,6 +55,8 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
         write(files.table(name, "csv"), csv(frame).encode())
         write(files.table(name, "md"), markdown(shown, notes).encode())
         write(files.table(name, "tex"), latex(shown, notes).encode())
+    for line in across.uneven_seeds(cells.scores):
+        print(line)
     if cells.faults:
         number = f"{len(cells.faults)} of {len(params.cells(grid))} cells"
         raise UserError(f"{number} are left out of tables and figures, first: {cells.faults[0]}")

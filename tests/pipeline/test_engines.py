@@ -27,7 +27,7 @@ evaluation:
 search: {simulations: [0, 2], episodes: {cartpole: 2}}
 references: {cartpole: {score: 500.0, source: limit}}
 analysis: {interval: t, confidence: 0.95, threshold: 0.9, bootstrap_samples: 20, bootstrap_seed: 0}
-figures: {dpi: 40, algorithm_names: {gmz: Gumbel MuZero}}
+figures: {dpi: 40, algorithm_names: {gmz: Gumbel MuZero}, colours: {gmz: "#0072B2"}}
 """
 
 

@@ -34,7 +34,10 @@ references:
   cartpole: {score: 500.0, source: limit}
   blackjack: {score: -0.05, source: optimum}
 analysis: {interval: t, confidence: 0.95, threshold: 0.9, bootstrap_samples: 20, bootstrap_seed: 0}
-figures: {dpi: 40, algorithm_names: {gmz: Gumbel MuZero, smz: Stochastic MuZero}}
+figures:
+  dpi: 40
+  algorithm_names: {gmz: Gumbel MuZero, smz: Stochastic MuZero}
+  colours: {gmz: "#0072B2", smz: "#E69F00"}
 """
 
 # Prints, for each stage, those that follow from it; a process of its own, as DVC changes globals.
@@ -114,6 +117,7 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
     "a reference": (PARAMS_FILE, "score: 500.0", "score: 400.0", jobs()),
     "a setting of the statistics": (PARAMS_FILE, "confidence: 0.95", "confidence: 0.9", jobs()),
     "a setting of the figures": (PARAMS_FILE, "dpi: 40", "dpi: 41", jobs(analysis=("plot",))),
+    "a colour": (PARAMS_FILE, "#E69F00", "#009E73", jobs(analysis=("plot",))),
     "a comment in params.yaml": (PARAMS_FILE, "demo: ", "# A comment.\ndemo: ", set()),
     "another seed": (
         PARAMS_FILE,

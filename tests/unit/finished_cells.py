@@ -52,7 +52,9 @@ def make_params(
             bootstrap_seed=0,
         ),
         figures=types.SimpleNamespace(
-            dpi=100, algorithm_names={"gmz": "Gumbel MuZero", "smz": "Stochastic MuZero"}
+            dpi=100,
+            algorithm_names={"gmz": "Gumbel MuZero", "smz": "Stochastic MuZero"},
+            colours={"gmz": "#0072B2"},
         ),
     )
 

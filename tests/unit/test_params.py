@@ -68,6 +68,7 @@ analysis:
 figures:
   dpi: 200
   algorithm_names: {gmz: Gumbel MuZero}
+  colours: {gmz: "#0072B2"}
 """
 
 
@@ -228,6 +229,8 @@ def test_order_in_the_file_does_not_change_settings(tmp_path: Path) -> None:
         ("run:\n", "run: 3\nfigure:\n", ["figure: unknown key", "did you mean figures?"]),
         ("dpi: 200", "dpi: [200", ["line", "no valid YAML"]),
         ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 51", "dpi stands twice in figures"]),
+        ('"#0072B2"', "blue", ["figures.colours.gmz is 'blue'", "#RRGGBB"]),
+        ('colours: {gmz: "', 'colours: {gzm: "', ["figures.colours.gzm", "did you mean gmz?"]),
         ("grid:", "run: 1\ngrid:", ["run stands twice in the top level"]),
         ("seed: [0, 1, 2]", "seed: [0, 1, 2.]", ["grid.seed[2] is 2.0", "whole number"]),
     ],

@@ -81,6 +81,16 @@ def test_files_end_in_one_newline_and_hold_no_other_kind(made: AnalysisFiles) ->
         assert b"\r" not in content, path
 
 
+def test_seeds_that_an_environment_lacks_are_said(tmp_path: Path, capsys) -> None:
+    params = make_params(seeds=[0, 1])
+    names = [(cell.env, cell.seed) for cell in params.cells("all")]
+    finished(tmp_path, params, {name: [3.0, 5.0] for name in names})
+    CellFiles(params.cells("all")[-1], tmp_path).curve.unlink()
+    with pytest.raises(UserError, match="1 of 4 cells are left out"):
+        tables.aggregate(params, "all", tmp_path)
+    assert "gmz has fewer seeds: blackjack has no seed 1." in capsys.readouterr().out
+
+
 def test_a_broken_cell_is_named_and_the_others_are_written(tmp_path: Path) -> None:
     params = make_params(envs=["cartpole"], seeds=[0, 1, 2])
     finished(tmp_path, params, {("cartpole", seed): [3.0, 5.0 + seed] for seed in range(3)})
