@@ -112,7 +112,7 @@ def test_snakemake_finds_dvcs_work_done(by_dvc: Any) -> None:
     os.utime(by_dvc.root / "fingerprint.json")
     printed = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
     assert printed.startswith(
-        "demo: DVC is done; telling Snakemake, which would run train, evaluate"
+        "demo: DVC is done; telling Snakemake, which would run train, random, evaluate"
     )
     again = by_dvc.run("mujax-pipe", "sync", "--grid", "demo").stdout
     assert again == "Snakemake and DVC agree on the 1 cells of 'demo': nothing to do.\n"
@@ -135,7 +135,7 @@ def test_a_changed_parameter_runs_what_read_it(by_snakemake: Any) -> None:
         for old, new, rules in (
             ("dpi: 40", "dpi: 41", ["plot_demo"]),
             ("confidence: 0.95", "confidence: 0.9", ["aggregate_demo", "plot_demo"]),
-            ("episodes: 4}", "episodes: 5}", ["evaluate", "aggregate_demo", "plot_demo"]),
+            ("episodes: 4}", "episodes: 5}", ["evaluate", "random", "aggregate_demo", "plot_demo"]),
             ("size: XS", "size: S", ["train", "evaluate", "aggregate_demo", "plot_demo"]),
         ):
             path.write_text(PARAMS.replace(old, new))
@@ -170,7 +170,7 @@ def test_a_published_cell_is_verified_byte_for_byte(by_snakemake: Any) -> None:
     folder = f"results/cells/{name}"
     files = (
         *("best", "last", "curve.csv", "train.json", "evaluation.csv", "evaluation.json"),
-        *("evaluation_last.csv", "evaluation_last.json"),
+        *("evaluation_last.csv", "evaluation_last.json", "search.csv", "search.json"),
     )
     assert lines == [f"same    {folder}/{file} (results/ and dvc.lock)" for file in files]
     assert f"{name}: is as published; compared bytes" in printed[-1]
@@ -209,7 +209,7 @@ def refused(project: Any, *arguments: str) -> str:
 
 def test_an_unfinished_grid_is_not_recorded(by_dvc: Any) -> None:
     line = refused(by_dvc)
-    assert "neither engine is done, so nothing was changed: Snakemake would run train" in line
+    assert "neither engine is done, so nothing was changed: Snakemake would run " in line
     assert "first train@gmz-cartpole-1 (changed deps: " in line
 
 

@@ -27,13 +27,14 @@ def project(tmp_path, monkeypatch):
     for cell in CELLS:
         here, there = CellFiles(cell, tmp_path), CellFiles(cell, ROOT)
         here.directory.mkdir(parents=True)
-        for name in ("curve.csv", "train.json", "evaluation.csv", "evaluation.json"):
-            shutil.copy(there.directory / name, here.directory / name)
-        here.best.mkdir()
-        (here.best / "metadata.json").write_text("{}")
+        for path in (*there.analysed, *there.searched):
+            shutil.copy(path, here.directory / path.name)
+        for checkpoint in here.checkpoints:
+            checkpoint.mkdir()
+            (checkpoint / "metadata.json").write_text("{}")
         outs = [
             {"path": path.relative_to(tmp_path).as_posix(), "md5": dvc_digest(path)}
-            for path in (*here.trained, *here.evaluated)
+            for path in (*here.trained, *here.evaluated, *here.searched)
         ]
         lock[f"train@{cell.name}"] = {"outs": outs}
     (tmp_path / "dvc.lock").write_text(yaml.safe_dump({"stages": lock}))
@@ -73,7 +74,8 @@ def worse(files, by=1.05):
 def test_the_same_bytes_leave_nothing_behind(project, monkeypatch):
     same, lines, trainer = run(project, monkeypatch, CELLS)
     assert same
-    assert sum(line.startswith("same ") for line in lines) == 10
+    # Of training, evaluation and search.
+    assert sum(line.startswith("same ") for line in lines) == len(CELLS) * (4 + 4 + 2)
     assert len(trainer.folders) == 2 and not any(folder.exists() for folder in trainer.folders)
 
 
