@@ -141,6 +141,12 @@ def test_recording_names_the_stages_of_its_grid(dvc: dict[str, Any]) -> None:
     assert set(stages(PARAMS, "all")) == {name for name in dvc if not name.endswith("-demo")}
 
 
+def test_recording_writes_dvc_lock_in_the_order_of_dvc_itself(project: Any) -> None:
+    printed = project.run("dvc", "repro", "--dry", "--force").stdout
+    order = re.findall(r"^Running stage '(.*)':", printed, re.M)
+    assert order == [*stages(PARAMS, "all"), *stages(PARAMS, "demo")[-2:]]
+
+
 def test_the_workflow_passes_snakemakes_own_checks(project: Any) -> None:
     assert "good condition" in project.run("snakemake", "--lint").stderr
 
