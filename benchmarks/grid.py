@@ -112,6 +112,9 @@ def finish(params: Params, folder: Path) -> None:
         files.evaluation_json.write_text(
             json.dumps({**score, "mean_length": 449.5, "checkpoint_step": 4000})
         )
+        files.last_csv.write_bytes(files.evaluation_csv.read_bytes())
+        files.last_json.write_bytes(files.evaluation_json.read_bytes())
+        shutil.copytree(files.best, files.last)
     for verb in ("aggregate", "plot"):
         for grid in ("all", "demo"):
             run(folder, "mujax-pipe", verb, "--grid", grid)
