@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mujax_pipe.errors import RunError
-from mujax_pipe.layout import LOGS, CellFiles
+from mujax_pipe.layout import LOGS, Cell, CellFiles
 from mujax_pipe.options import prepare, whole_number
 from mujax_pipe.settings import check_value
+
+if typing.TYPE_CHECKING:
+    from mujax_pipe.params import Params
 
 app = typer.Typer()
 cell_app = typer.Typer(help="Train, evaluate or probe one cell of the grid in params.yaml.")
@@ -27,12 +31,8 @@ Grid = Annotated[str, typer.Option("--grid", metavar="all|demo", help="Which cel
 
 @cell_app.command("train")
 def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
-    """Train a cell and keep its best checkpoint."""
-    from mujax_pipe.params import load_params
-
-    params = load_params()
-    cell = params.cell(algo, env, seed)
-    _check_fingerprint()
+    """Train a cell and keep its best and its last checkpoint."""
+    params, cell = _cell(algo, env, seed)
     prepare(params.run.threads)
     from mujax_pipe.locking import only_one
     from mujax_pipe.training import cells, progress
@@ -45,12 +45,8 @@ def cell_train(algo: Algo, env: Env, seed: Seed) -> None:
 
 @cell_app.command("evaluate")
 def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
-    """Play the best checkpoint of a cell on seeds that training never used."""
-    from mujax_pipe.params import load_params
-
-    params = load_params()
-    cell = params.cell(algo, env, seed)
-    _check_fingerprint()
+    """Play the checkpoints of a cell on seeds that training never used."""
+    params, cell = _cell(algo, env, seed)
     prepare()
     from mujax_pipe.locking import only_one
     from mujax_pipe.training import cells
@@ -62,11 +58,7 @@ def cell_evaluate(algo: Algo, env: Env, seed: Seed) -> None:
 @cell_app.command("search")
 def cell_search(algo: Algo, env: Env, seed: Seed) -> None:
     """Play the best checkpoint of a cell with other search budgets."""
-    from mujax_pipe.params import load_params
-
-    params = load_params()
-    cell = params.cell(algo, env, seed)
-    _check_fingerprint()
+    params, cell = _cell(algo, env, seed)
     prepare()
     from mujax_pipe.locking import only_one
     from mujax_pipe.training import search_budget
@@ -105,6 +97,16 @@ def random(
     from mujax_pipe.training import anchors
 
     anchors.measure_random(params, env, Path())
+
+
+def _cell(algo: str, env: str, seed: int) -> tuple[Params, Cell]:
+    """Returns params.yaml and one of its cells, once the fingerprint is found right."""
+    from mujax_pipe.params import load_params
+
+    params = load_params()
+    cell = params.cell(algo, env, seed)
+    _check_fingerprint()
+    return params, cell
 
 
 def _check_fingerprint() -> None:

@@ -77,17 +77,17 @@ def sync(
             count = len(left.changes)
             say(f"{name}: Snakemake is done; recording {count} stages that changed in dvc.lock.")
             record(params, name, root)
-    untold = [name for name, left in finished.items() if left.unknown or _jobs(name, root)]
+    untold = {name: left for name, left in finished.items() if left.jobs or left.unknown}
+    for name, left in untold.items():
+        why = f"would run {_listed(left.jobs)}" if left.jobs else "has no record of how it was made"
+        say(f"{name}: DVC is done; telling Snakemake, which {why}.")
     if untold:
-        for name in untold:
-            jobs = finished[name].jobs
-            why = f"would run {_listed(jobs)}" if jobs else "has no record of how it was made"
-            say(f"{name}: DVC is done; telling Snakemake, which {why}.")
         _require_idle(root)
-        # In one go, as they share cells; all of each, for Snakemake to remember the parameters.
-        _snakemake(root, "--touch", "--forceall", "--cores", "1", *untold)
+        # All in one go, for they share cells, whose new times would make the others stale; and all
+        # of each, for Snakemake to remember the parameters.
+        _snakemake(root, "--touch", "--forceall", "--cores", "1", *finished)
     for name, left in finished.items():
-        after = left if left.agreed else _look(params, name, root)
+        after = _look(params, name, root) if untold or left.changes else left
         if not after.agreed:
             still = _listed(after.jobs) if after.jobs else ", ".join(after.changes)
             raise RunError(

@@ -41,7 +41,7 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
     files = AnalysisFiles(grid, root)
     scores = statistics.final_scores(cells.scores, params.analysis)
     write(files.summary, summary_json(scores).encode())
-    for path, frame in figure_data(params, cells, files).items():
+    for path, frame in figure_data(params, cells, scores, files).items():
         write(path, csv(frame).encode())
     write(files.curves, csv(cells.curves).encode())
     write(files.scores, csv(cells.scores).encode())
@@ -63,15 +63,22 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
 
 
 def figure_data(
-    params: Params, cells: results.Cells, files: AnalysisFiles
+    params: Params, cells: results.Cells, scores: pd.DataFrame, files: AnalysisFiles
 ) -> dict[Path, pd.DataFrame]:
-    """Returns what each figure draws, by the file beside it."""
+    """Returns what each figure draws, by the file beside it.
+
+    Args:
+      params: of the project.
+      cells: of the grid.
+      scores: `statistics.final_scores` of them.
+      files: of the grid.
+    """
     settings = params.analysis
     anchors = {env: (cells.random[env], params.references[env].score) for env in cells.random}
     normalised = across.normalised(cells.scores, anchors)
     data = {
         "learning_curves": statistics.learning_curves(cells.curves, settings),
-        "final_scores": statistics.final_scores(cells.scores, settings),
+        "final_scores": scores,
         "score_distribution": cells.quantiles,
         "aggregate_metrics": across.aggregate_metrics(normalised, settings),
         "performance_profiles": across.performance_profiles(normalised, settings),

@@ -55,17 +55,8 @@ def snakemake(project: Any, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Lets the cells share what XLA compiled: seconds instead of a minute, and the same bits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
-
-
 @pytest.fixture(scope="module")
-def by_snakemake(new_project: Callable[[], Any]) -> Any:
+def by_snakemake(compile_once: None, new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     snakemake(project, "demo")
     printed = project.run("mujax-pipe", "sync", "--grid", "demo").stdout
@@ -75,7 +66,7 @@ def by_snakemake(new_project: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def by_dvc(new_project: Callable[[], Any]) -> Any:
+def by_dvc(compile_once: None, new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     project.run("dvc", "repro", "plot-demo")
     return project

@@ -13,21 +13,14 @@ from typing import Any
 import pytest
 
 from mujax_pipe.layout import Cell, CellFiles
+from mujax_pipe.locking import only_one
 from tests.pipeline.test_engines import PARAMS, shrink, snakemake, tracked
 
 TWO = [Cell(algo="gmz", env="cartpole", seed=seed) for seed in (0, 1)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
-
-
 @pytest.fixture(scope="module")
-def finished(new_project: Callable[[], Any]) -> Any:
+def finished(compile_once: None, new_project: Callable[[], Any]) -> Any:
     """Two cells, done in both engines."""
     project = shrink(new_project())
     snakemake(project, "all")
@@ -44,7 +37,7 @@ def one_line(done: Any, code: int = 2) -> str:
 
 
 def test_a_failing_cell_leaves_the_others_running_and_is_named_with_its_log(
-    new_project: Callable[[], Any],
+    compile_once: None, new_project: Callable[[], Any]
 ) -> None:
     project = shrink(new_project())
     # A file where one of the two cells wants its folder.
@@ -63,6 +56,19 @@ def test_a_failing_cell_leaves_the_others_running_and_is_named_with_its_log(
     printed = snakemake(project, "all")
     assert "cell train gmz cartpole 0" in printed
     assert "cell train gmz cartpole 1" not in printed
+
+
+def test_the_search_of_a_cell_runs_beside_its_evaluation(finished: Any) -> None:
+    """Snakemake starts both at once; only two of a kind are kept apart."""
+    files = CellFiles(TWO[0], finished.root)
+    before = files.search_csv.read_bytes()
+    command = ("mujax-pipe", "cell", "search", "gmz", "cartpole", "0")
+    with only_one(files.lock, "an evaluation"):
+        finished.run(*command)
+    assert files.search_csv.read_bytes() == before
+    with only_one(files.search_lock, "a search"):
+        line = one_line(finished.run(*command, check=False))
+    assert f"the search of {TWO[0].name} is in the hands of process {os.getpid()}" in line
 
 
 @pytest.mark.parametrize("part", ["best", "train.json", "evaluation.csv", "search.json"])
@@ -134,7 +140,7 @@ def test_a_demo_that_dvc_yaml_does_not_list_is_named(finished: Any) -> None:
 
 
 @pytest.fixture
-def small_disk(new_project: Callable[[], Any]) -> Iterator[Any]:
+def small_disk(compile_once: None, new_project: Callable[[], Any]) -> Iterator[Any]:
     """A project whose results lie on a disk of their own with room for half a checkpoint."""
     project = shrink(new_project())
     results = project.root / "results"

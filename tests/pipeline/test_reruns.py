@@ -159,16 +159,13 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def finished(new_project: Callable[[], Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def finished(compile_once: None, new_project: Callable[[], Any]) -> Any:
     """A grid that Snakemake has run and DVC knows of."""
     project = new_project()
     (project.root / PARAMS_FILE).write_text(PARAMS)
     project.run("mujax-pipe", "stages", "--write")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        project.run("snakemake", "--cores", "2", "all")
-        project.run("mujax-pipe", "sync")
+    project.run("snakemake", "--cores", "2", "all")
+    project.run("mujax-pipe", "sync")
     return project
 
 

@@ -37,8 +37,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(missing()), reason=miss
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs Slurm on this machine, and lets the cells share what XLA compiled."""
+def slurm(compile_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs Slurm on this machine."""
     folder = tmp_path_factory.mktemp("slurm")
     started = subprocess.run(
         [ONE_NODE, "start", folder], capture_output=True, text=True, check=False
@@ -47,8 +47,6 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         pytest.skip(f"Slurm does not start here: {started.stderr}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", started.stdout.strip())
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         yield
     subprocess.run([ONE_NODE, "stop", folder], check=False)
 
