@@ -58,7 +58,7 @@ def evaluate_cell(params: Params, cell: Cell, root: Path = Path()) -> None:
     started = time.monotonic()
     played = evaluator.play(best.params, np.int32(best.metadata["step"]))
     _write(files.evaluation_csv, files.evaluation_json, played, best.metadata["step"])
-    # Often they are one and the same.
+    # They may be one and the same.
     if last.metadata["step"] != best.metadata["step"]:
         played_last = evaluator.play(last.params, np.int32(last.metadata["step"]))
     else:

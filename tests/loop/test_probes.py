@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import types
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from mujax_pipe.agents import ALGORITHMS
 from mujax_pipe.config import CONFIGS
 from mujax_pipe.layout import Cell, CellFiles, EnvironmentFiles
 from mujax_pipe.training.anchors import measure_random
-from mujax_pipe.training.checkpoint import save_best
+from mujax_pipe.training.cells import evaluate_cell
+from mujax_pipe.training.checkpoint import load_metadata, save_best
 from mujax_pipe.training.envs import environment_factory, make_environment_spec
 from mujax_pipe.training.evaluation import Evaluator
 from mujax_pipe.training.inference import load_policy
@@ -36,7 +38,7 @@ PROJECT = types.SimpleNamespace(
 
 
 def untrained(root: Path, cell: Cell) -> CellFiles:
-    """Writes a best checkpoint of random weights."""
+    """Writes a best checkpoint of random weights, and another last one."""
     files, environment = CellFiles(cell, root), PROJECT.environments[cell.env]
     made = environment_factory(environment.id, environment.wrappers)(0)
     spec = make_environment_spec(made)
@@ -48,8 +50,62 @@ def untrained(root: Path, cell: Cell) -> CellFiles:
         "environment_spec": spec._asdict(),
         "step": 0,
     }
-    save_best(files.best, ALGORITHMS[cell.algo](config, spec).init(jax.random.key(0)), metadata)
+    algorithm = ALGORITHMS[cell.algo](config, spec)
+    for key, checkpoint in enumerate(files.checkpoints):
+        content = {**metadata, "step": key}
+        save_best(checkpoint, algorithm.init(jax.random.key(key)), content)
     return files
+
+
+def final_returns(checkpoint: Path, env: str, episodes: int) -> np.ndarray:
+    """Returns what the policy of a checkpoint makes of the final episodes."""
+    policy, environment = load_policy(checkpoint), PROJECT.environments[env]
+    evaluator = Evaluator(
+        policy.algorithm,
+        environment_factory(environment.id, environment.wrappers),
+        Episodes.FINAL,
+        episodes,
+    )
+    played = evaluator.play(policy.params, np.int32(policy.metadata["step"]))
+    evaluator.close()
+    return played.episode_return
+
+
+def test_both_checkpoints_are_evaluated_on_the_same_episodes(tmp_path: Path) -> None:
+    cell = Cell(algo="gmz", env="cartpole", seed=0)
+    files = untrained(tmp_path, cell)
+    evaluate_cell(PROJECT, cell, tmp_path)
+    tables = {}
+    for checkpoint, table, summary in (
+        (files.best, files.evaluation_csv, files.evaluation_json),
+        (files.last, files.last_csv, files.last_json),
+    ):
+        header, *rows = (line.split(",") for line in table.read_text().splitlines())
+        assert header == ["episode", "seed", "return", "length"]
+        tables[checkpoint.name] = rows
+        returns = final_returns(checkpoint, "cartpole", len(rows))
+        assert [float(row[2]) for row in rows] == returns.tolist()
+        found = json.loads(summary.read_text())
+        assert found["mean"] == returns.mean()
+        assert found["checkpoint_step"] == load_metadata(checkpoint)["step"]
+    assert [row[1] for row in tables["best"]] == [row[1] for row in tables["last"]]
+    assert tables["best"] != tables["last"]
+
+
+def test_one_checkpoint_that_is_both_is_played_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(algo="gmz", env="cartpole", seed=0)
+    files = untrained(tmp_path, cell)
+    shutil.rmtree(files.last)
+    shutil.copytree(files.best, files.last)
+    played, play = [], Evaluator.play
+    monkeypatch.setattr(
+        Evaluator, "play", lambda self, *given: played.append(1) or play(self, *given)
+    )
+    evaluate_cell(PROJECT, cell, tmp_path)
+    assert len(played) == 1
+    assert files.last_csv.read_bytes() == files.evaluation_csv.read_bytes()
 
 
 @pytest.mark.parametrize(("algo", "env"), [("gmz", "cartpole"), ("smz", "blackjack")])
@@ -62,17 +118,8 @@ def test_a_budget_is_the_final_evaluation_with_so_many_simulations(
     header, *rows = files.search_csv.read_text().splitlines()
     assert header == "simulations,episodes,mean,std,mean_length"
     assert [row.split(",")[0] for row in rows] == ["0", "4"]
-    policy = load_policy(files.best)
-    environment = PROJECT.environments[env]
-    evaluator = Evaluator(
-        policy.algorithm,
-        environment_factory(environment.id, environment.wrappers),
-        Episodes.FINAL,
-        PROJECT.search.episodes[env],
-    )
-    played = evaluator.play(policy.params, np.int32(0))
-    evaluator.close()
-    assert float(rows[1].split(",")[2]) == played.episode_return.mean()
+    returns = final_returns(files.best, env, PROJECT.search.episodes[env])
+    assert float(rows[1].split(",")[2]) == returns.mean()
 
 
 def test_chance_is_measured_where_there_is_some(tmp_path: Path) -> None:

@@ -81,13 +81,15 @@ def scored(monkeypatch):
     return give
 
 
-def test_the_best_parameters_are_kept_not_the_last(tmp_path, scored):
+def test_the_best_parameters_are_kept_and_the_last_beside_them(tmp_path, scored):
     seen = scored(0.0, 9.0, 1.0, 2.0)
     run_experiment(describe(tmp_path))
-    kept = load_params(tmp_path / "best", seen[0])
-    np.testing.assert_array_equal(kept["w"], seen[1]["w"])
     assert (seen[1]["w"] != seen[3]["w"]).all()
-    assert load_metadata(tmp_path / "best")["step"] == 2
+    for name, params, step, score in (("best", seen[1], 2, 9.0), ("last", seen[3], 5, 2.0)):
+        kept = load_params(tmp_path / name, seen[0])
+        np.testing.assert_array_equal(kept["w"], params["w"])
+        metadata = load_metadata(tmp_path / name)
+        assert (metadata["step"], metadata["score"]) == (step, score)
 
 
 def test_what_another_process_removes_meanwhile_is_there_at_the_end(tmp_path, scored):
