@@ -87,21 +87,24 @@ class GMZ(muzero.Algorithm):
 
     def _unroll(self, network: MuZeroNetwork, targets: Targets) -> Unrolled:
         root = network.represent(targets.observation[:, 0])
+        actions = self.one_hot_action(targets.action)
 
-        def advance(embedding: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
+        def advance(embedding: Array, action: Array) -> tuple[Array, Array]:
             # Halved, so that the gradient into early steps does not grow with K [M, appendix G].
-            embedding = optax.scale_gradient(embedding, 0.5)
-            embedding, reward_logits = network.dynamics(embedding, action)
-            return embedding, (embedding, reward_logits)
+            embedding = network.transit(optax.scale_gradient(embedding, 0.5), action)
+            return embedding, embedding
 
-        actions = jnp.swapaxes(self.one_hot_action(targets.action), 0, 1)
-        _, (states, reward_logits) = jax.lax.scan(advance, root, actions)
-        embeddings = jnp.concatenate([root[None], states])
+        # Embeddings alone go through the loop: the heads, far wider, take all steps at once.
+        _, states = jax.lax.scan(advance, root, jnp.swapaxes(actions, 0, 1))
+        embeddings = jnp.concatenate([root[:, None], jnp.swapaxes(states, 0, 1)], axis=1)
+        before = optax.scale_gradient(embeddings[:, :-1], 0.5)
         policy_logits, value_logits = network.predict(embeddings)
-        unrolled = Unrolled(
-            embedding=embeddings, policy=policy_logits, value=value_logits, reward=reward_logits
+        return Unrolled(
+            embedding=embeddings,
+            policy=policy_logits,
+            value=value_logits,
+            reward=network.reward_after(before, actions),
         )
-        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), unrolled)
 
     def _recurrent(
         self, params: Params, key: Array, action: Array, embedding: Array

@@ -17,6 +17,7 @@ import mctx
 import optax
 from flax import nnx
 
+from mujax_pipe.agents.networks import initialised
 from mujax_pipe.agents.types import (
     Array,
     EnvironmentSpec,
@@ -42,7 +43,7 @@ class Algorithm(abc.ABC):
 
     def init(self, key: Array) -> Params:
         """Returns freshly initialised parameters: nested dicts of arrays."""
-        return nnx.to_pure_dict(nnx.state(self._build(key)))
+        return initialised(key, nnx.to_pure_dict(nnx.state(self._build())))
 
     def bind(self, params: Params) -> Any:
         """Returns the network with these parameters."""
@@ -105,12 +106,13 @@ class Algorithm(abc.ABC):
         """Returns [..., A]; zeros for a number that is no action (SMZ trees hold outcomes too)."""
         return jax.nn.one_hot(action, self.spec.num_actions)
 
-    def _build(self, key: Any) -> nnx.Module:
-        return self.network(self.config, self.spec, rngs=nnx.Rngs(key))  # type: ignore[call-arg]
+    def _build(self) -> nnx.Module:
+        # The key is asked for and not used: `initialised` draws.
+        return self.network(self.config, self.spec, rngs=nnx.Rngs(0))  # type: ignore[call-arg]
 
     @functools.cached_property
     def _graph(self) -> Any:
-        return nnx.graphdef(nnx.eval_shape(lambda: self._build(0)))
+        return nnx.graphdef(nnx.eval_shape(self._build))
 
 
 def weighted_loss(config: MuZeroConfig, losses: Metrics, metrics: Metrics) -> tuple[Array, Metrics]:

@@ -12,29 +12,65 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import rlax
 from flax import nnx
 
-from mujax_pipe.agents.types import Array, EnvironmentSpec
+from mujax_pipe.agents.types import Array, EnvironmentSpec, Params
 from mujax_pipe.config import MuZeroConfig, SMZConfig
 
 
 class MLP(nnx.Module):
-    """Hidden layers of linear, layer norm and SiLU; a linear output. [..., I] -> [..., out]."""
+    """Hidden layers of linear, layer norm and SiLU; a linear output. [..., I] -> [..., out].
+
+    A kernel is made of the standard deviation of its elements; `initialised` draws them.
+    """
 
     def __init__(
         self, sizes: tuple[int, ...], num_in: int, num_out: int, *, zero: bool, rngs: nnx.Rngs
     ):
         widths = (num_in, *sizes)
-        self.hidden = nnx.List(nnx.Linear(a, b, rngs=rngs) for a, b in itertools.pairwise(widths))
+        self.hidden = nnx.List(
+            nnx.Linear(a, b, kernel_init=_deviation, rngs=rngs) for a, b in itertools.pairwise(widths)
+        )
         self.norms = nnx.List(nnx.LayerNorm(size, rngs=rngs) for size in sizes)
-        init = nnx.initializers.zeros_init() if zero else nnx.initializers.lecun_normal()
+        init = nnx.initializers.zeros_init() if zero else _deviation
         self.out = nnx.Linear(widths[-1], num_out, kernel_init=init, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
+        # In two dimensions: of more, XLA picks layouts that cost copies.
+        leading, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         for linear, norm in zip(self.hidden, self.norms, strict=True):
             x = jax.nn.silu(norm(linear(x)))
-        return self.out(x)
+        return self.out(x).reshape(*leading, -1)
+
+
+def _deviation(key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    """Returns a kernel of the deviation that keeps the variance of its input (LeCun et al. 1998)."""
+    del key
+    return jnp.full(shape, shape[0] ** -0.5, dtype)
+
+
+def initialised(key: Array, params: Params) -> Params:
+    """Draws each kernel from a normal, cut off at two deviations; other parameters stay.
+
+    One draw serves all kernels: to compile one for each takes longer than all else before the first
+    step but the learner.
+
+    Args:
+      key: consumed.
+      params: kernels made of the deviation of their elements.
+    """
+    leaves, structure = jax.tree.flatten(params)
+    kernels = [leaf.ndim == 2 for leaf in leaves]
+    sizes = [leaf.size for leaf, kernel in zip(leaves, kernels, strict=True) if kernel]
+    # Cut off, the deviation of a standard normal is this.
+    draw = jax.random.truncated_normal(key, -2.0, 2.0, (sum(sizes),)) / 0.87962566103423978
+    draws = iter(jnp.split(draw, np.cumsum(sizes)[:-1]))
+    return structure.unflatten(
+        leaf * next(draws).reshape(leaf.shape) if kernel else leaf
+        for leaf, kernel in zip(leaves, kernels, strict=True)
+    )
 
 
 class Representation(nnx.Module):
@@ -104,8 +140,11 @@ class MuZeroNetwork(nnx.Module):
 
     def dynamics(self, embedding: Array, action: Array) -> tuple[Array, Array]:
         """Returns the next embedding [..., E] and reward logits [..., D] after a one-hot action."""
-        reward = self.reward(jnp.concatenate([embedding, action], axis=-1))
-        return self.transit(embedding, action), reward
+        return self.transit(embedding, action), self.reward_after(embedding, action)
+
+    def reward_after(self, embedding: Array, action: Array) -> Array:
+        """Returns the reward logits [..., D] of a one-hot action."""
+        return self.reward(jnp.concatenate([embedding, action], axis=-1))
 
 
 class StochasticNetwork(nnx.Module):
@@ -127,8 +166,11 @@ class StochasticNetwork(nnx.Module):
 
     def dynamics(self, afterstate: Array, code: Array) -> tuple[Array, Array]:
         """Returns the next embedding [..., E] and reward logits [..., D] after a one-hot code."""
-        reward = self.reward(jnp.concatenate([afterstate, code], axis=-1))
-        return self.transit(afterstate, code), reward
+        return self.transit(afterstate, code), self.reward_after(afterstate, code)
+
+    def reward_after(self, afterstate: Array, code: Array) -> Array:
+        """Returns the reward logits [..., D] of a one-hot code."""
+        return self.reward(jnp.concatenate([afterstate, code], axis=-1))
 
     def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
         """Returns chance logits [..., C] and value logits [..., D]."""

@@ -131,32 +131,30 @@ class SMZ(muzero.Algorithm):
 
     def _unroll(self, network: StochasticNetwork, targets: Targets, codes: Array) -> Unrolled:
         root = network.represent(targets.observation[:, 0])
+        actions = self.one_hot_action(targets.action)
 
-        def advance(
-            embedding: Array, event: tuple[Array, Array]
-        ) -> tuple[Array, tuple[Array, ...]]:
+        def advance(embedding: Array, event: tuple[Array, Array]) -> tuple[Array, Any]:
             action, code = event
             # Halved, so that the gradient into early steps does not grow with K [M, appendix G].
-            embedding = optax.scale_gradient(embedding, 0.5)
-            afterstate = network.act(embedding, action)
-            embedding, reward_logits = network.dynamics(afterstate, code)
-            return embedding, (embedding, afterstate, reward_logits)
+            afterstate = network.act(optax.scale_gradient(embedding, 0.5), action)
+            embedding = network.transit(afterstate, code)
+            return embedding, (embedding, afterstate)
 
-        actions = jnp.swapaxes(self.one_hot_action(targets.action), 0, 1)
-        events = (actions, jnp.swapaxes(codes, 0, 1))
-        _, (states, afterstates, reward_logits) = jax.lax.scan(advance, root, events)
-        embeddings = jnp.concatenate([root[None], states])
+        # Embeddings alone go through the loop: the heads, far wider, take all steps at once.
+        steps_first = lambda x: jnp.swapaxes(x, 0, 1)
+        _, states = jax.lax.scan(advance, root, (steps_first(actions), steps_first(codes)))
+        embeddings, afterstates = jax.tree.map(steps_first, states)
+        embeddings = jnp.concatenate([root[:, None], embeddings], axis=1)
         policy_logits, value_logits = network.predict(embeddings)
         chance_logits, afterstate_logits = network.predict_afterstate(afterstates)
-        unrolled = Unrolled(
+        return Unrolled(
             embedding=embeddings,
             policy=policy_logits,
             value=value_logits,
-            reward=reward_logits,
+            reward=network.reward_after(afterstates, codes),
             afterstate_value=afterstate_logits,
             chance=chance_logits,
         )
-        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), unrolled)
 
     def _decision(
         self, params: Params, key: Array, action: Array, embedding: Array

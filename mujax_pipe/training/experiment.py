@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from mujax_pipe import runtime
+from mujax_pipe import compilation_cache, runtime
 from mujax_pipe.agents import algorithm_for, algorithm_name
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import EnvironmentSpec
@@ -154,6 +154,8 @@ def run_experiment(experiment: ExperimentConfig) -> RunResult:
             log.take(event)
             if isinstance(event, schedule.Learned) and not first_step:
                 first_step = time.monotonic() - started
+                # A grid's next cell need not wait for the end of this one.
+                compilation_cache.publish()
             if isinstance(event, schedule.Evaluated) and event.best:
                 _write_best(experiment, algorithm, state)
                 if experiment.checkpointing.upload_to_wandb:

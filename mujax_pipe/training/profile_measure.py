@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.returns import make_targets
@@ -19,7 +18,6 @@ from mujax_pipe.training import evaluation, schedule
 from mujax_pipe.training.devices import acting_device, placed
 from mujax_pipe.training.experiment import ExperimentConfig
 from mujax_pipe.training.keys import Episodes, episode_seed
-from mujax_pipe.training.learner import make_optimizer
 from mujax_pipe.training.reanalyze import reanalyze
 from mujax_pipe.training.replay import empty_transition
 from mujax_pipe.training.vector_envs import make_batch
@@ -104,13 +102,10 @@ def measure_alone(
     config, spec, key = algorithm.config, algorithm.spec, jax.random.key(0)
     params, step = state.training.average, np.asarray(state.training.step)
     acting = placed(params, acting_device(config.actor_device))
-    optimizer = make_optimizer(config)
 
     def learn(training, windows):  # type: ignore[no-untyped-def]
         targets = make_targets(windows, jnp.ones_like(windows.value), config)
-        grads, _ = jax.grad(algorithm.loss, has_aux=True)(training.params, targets)
-        updates, _ = optimizer.update(grads, training.opt_state, training.params)
-        return optax.apply_updates(training.params, updates)
+        return jax.grad(algorithm.loss, has_aux=True)(training.params, targets)
 
     search = jax.jit(
         lambda params, observation, invalid: algorithm.search(
