@@ -30,25 +30,31 @@ PEER_HOME = ROOT / "scratch" / "peer"
 RESULTS = ROOT / "benchmarks" / "results"
 
 NUM_ENVS = 16
-# What is the same in both; the rest is the peer's default, spelled in our names below.
-COMMON = {"batch_size": 256, "num_simulations": 16, "reanalyze_ratio": 0.5, "replay_ratio": 2.0}
-SIZES = {"min_replay_size": 2000, "max_replay_size": 100_000}
-LAYERS = {"S": (128, 128), "M": (256, 256)}
-EMBEDDING = {"S": 32, "M": 64}
+# The work, the same in both.
+COMMON = {
+    "batch_size": 256,
+    "num_simulations": 16,
+    "reanalyze_ratio": 0.5,
+    "replay_ratio": 2.0,
+    "min_replay_size": 2000,
+    "max_replay_size": 100_000,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is trained."""
+    """What is trained: a size as each library has it, or ours with the peer's layers and bins."""
 
     env: str
     size: str
+    same_layers: bool = False
 
 
 CASES = {
     "S": Case("CartPole-v1", "S"),
     "M": Case("CartPole-v1", "M"),
-    "wide": Case("wide", "S"),
+    "wide": Case("wide", "S"),  # 8 actions, 100 numbers an observation
+    "layers": Case("CartPole-v1", "S", same_layers=True),
 }
 
 
@@ -128,21 +134,19 @@ def run_ours(algo: str, case: Case, clock: Clock, counted: list[int], folder: st
     from mujax_pipe import CheckpointingConfig, EvaluationConfig, ExperimentConfig, run_experiment
     from mujax_pipe.config import CONFIGS
 
-    layers = LAYERS[case.size]
-    config = CONFIGS[algo]()
-    names = [f.name for f in dataclasses.fields(config) if f.name.endswith("_layer_sizes")]
     config = dataclasses.replace(
-        config,
+        CONFIGS[algo]().with_size(case.size),
         **COMMON,
-        **SIZES,
-        **dict.fromkeys(names, layers),
-        embedding_dim=EMBEDDING[case.size],
-        num_bins=255,
-        bin_limit=20.0,
-        bootstrap_steps=10,
+        bootstrap_steps=10,  # the peer's
         num_envs=NUM_ENVS,
         num_learner_steps=10_000_000,
     )
+    if case.same_layers:
+        names = [f.name for f in dataclasses.fields(config) if f.name.endswith("_layer_sizes")]
+        layers = dict.fromkeys(names, (128, 128))
+        config = dataclasses.replace(
+            config, **layers, embedding_dim=32, num_bins=255, bin_limit=20.0
+        )
     run_experiment(
         ExperimentConfig(
             config=config,
@@ -162,7 +166,7 @@ def run_peer(algo: str, case: Case, clock: Clock, counted: list[int], folder: st
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     kinds = {"gmz": mujax.GMZConfig, "smz": mujax.SMZConfig}
-    config = dataclasses.replace(kinds[algo]().with_size(case.size), **COMMON, **SIZES)
+    config = dataclasses.replace(kinds[algo]().with_size(case.size), **COMMON)
 
     def environments(seed: int) -> gym.vector.VectorEnv:
         makers = [lambda: make_environment(case.env, counted)] * NUM_ENVS
@@ -195,9 +199,7 @@ def measure(who: str, algo: str, case: str, side_by_side: int, options: Any) -> 
             sys.exit(f"{' '.join(command)} failed:\n{out}{errors}")
         found.append(json.loads(lines[-1].removeprefix("RESULT ")))
     rates = {name: sum(one[name] for one in found) for name in ("learner_steps", "env_steps")}
-    return rates | {
-        name: max(one[name] for one in found) for name in ("first_logged", "memory_mb")
-    }
+    return rates | {name: max(one[name] for one in found) for name in ("first_logged", "memory_mb")}
 
 
 def one(who: str, algo: str, case: str, warm_up: float, seconds: float) -> None:
@@ -291,7 +293,9 @@ def main() -> None:
 def show(rows: list[dict[str, Any]]) -> None:
     """Prints a table: rates, and ours as a ratio to the peer's with as many runs side by side."""
     by = {(r["case"], r["algo"], r["side_by_side"], r["who"]): r for r in rows}
-    print("\n| case | algorithm | runs | who | learner steps/s | environment steps/s | MB | ratio |")
+    print(
+        "\n| case | algorithm | runs | who | learner steps/s | environment steps/s | MB | ratio |"
+    )
     print("|:--|:--|--:|:--|--:|--:|--:|--:|")
     for (case, algo, number, who), row in by.items():
         peer = by.get((case, algo, number, "peer"))

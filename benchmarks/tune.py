@@ -6,7 +6,8 @@
 Each combination of the alternatives (or `--random` of them, drawn by a fixed seed) is one trial of
 each algorithm, environment and seed: a cell of params.yaml with those settings on top, trained by
 the code of the pipeline. Its row goes to benchmarks/results/tuning.csv. Trials that are there are
-not run again, and a stopped one goes on where it was, so the same command can be given at any time.
+not run again while the source is the same, and a stopped one goes on where it was: the same command
+can be given at any time.
 """
 
 import argparse
@@ -99,12 +100,19 @@ def run(trial: Trial) -> dict[str, Any]:
     }
 
 
-def done() -> set[tuple[str, ...]]:
-    """Returns the trials of the log."""
+def done() -> set[Trial]:
+    """Returns the trials of the log; those of other source do not count."""
     if not LOG.exists():
         return set()
     with LOG.open(encoding="utf-8", newline="") as file:
-        return {tuple(row[name] for name in COLUMNS[:5]) for row in csv.DictReader(file)}
+        return {
+            Trial(
+                **{name: row[name] for name in ("algo", "env", "settings", "fingerprint")},
+                seed=int(row["seed"]),
+                env_steps=int(row["env_steps"]),
+            )
+            for row in csv.DictReader(file)
+        }
 
 
 def note(trial: Trial, found: dict[str, Any], remark: str) -> None:
@@ -174,7 +182,7 @@ def main() -> None:
         for algo in options.algo.split(",")
     ]
     finished = done()
-    open_ = [t for t in trials if (t.algo, t.env, str(t.seed), str(t.env_steps), t.settings) not in finished]
+    open_ = [trial for trial in trials if trial not in finished]
     print(f"{len(trials)} trials, {len(open_)} to run", flush=True)
     with ThreadPoolExecutor(options.cores) as pool:
         list(pool.map(lambda trial: try_out(trial, options.note), open_))

@@ -1,4 +1,4 @@
-"""Compiled programs are kept for the next process: a warm start skips what takes longest. No JAX here.
+"""Compiled programs are kept: a warm start skips what takes longest. No JAX here.
 
 JAX can do so in a folder, but a write there is not atomic: a cell killed at the wrong moment would
 leave half a program for all others, for good. So each process has a folder of its own, which begins
@@ -14,12 +14,19 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 _FOLDER = "JAX_COMPILATION_CACHE_DIR"
 _ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
+_SETTINGS = {
+    # By default JAX keeps slow programs alone; a start here has many quick ones.
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    # A path of its own would be part of what JAX knows a program by.
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+}
 _LARGEST = 2 * 1024**3  # bytes of shared programs; the oldest go first
 _DAY = 86_400.0
 
@@ -33,7 +40,9 @@ def open_cache(threads: int) -> None:
     """
     global _open
     off = os.environ.get(_ENABLED, "true").lower() in {"0", "false", "no", "off"}
-    if _open is not None or off or os.environ.get(_FOLDER):
+    given = os.environ.get(_FOLDER)
+    # That of the process which started this one is not the user's.
+    if _open is not None or off or (given and root() not in Path(given).parents):
         return
     shared = root() / _key(threads)
     try:
@@ -46,14 +55,12 @@ def open_cache(threads: int) -> None:
         return
     _open = own, shared
     atexit.register(_close)
-    # Not by the environment, which the processes that this one starts would take over.
-    import jax
-
-    jax.config.update("jax_compilation_cache_dir", str(own))
-    # By default JAX keeps slow programs alone; a start here has many quick ones.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    # A path of its own would be part of what JAX knows a program by.
-    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
+    settings = {**_SETTINGS, _FOLDER: str(own)}
+    if "jax" not in sys.modules:
+        os.environ.update(settings)
+        return
+    for name, value in settings.items():
+        sys.modules["jax"].config.update(name.lower(), float(value) if value == "0" else value)
 
 
 def publish() -> None:
@@ -80,7 +87,9 @@ def _key(threads: int) -> str:
     """Names what a compiled program depends on besides what it computes."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        cpu = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+        cpu = sorted(
+            {line for line in lines if line.startswith(("model name", "flags", "Features"))}
+        )
     except OSError:
         cpu = [platform.processor()]
     versions = [importlib.metadata.version(name) for name in ("jax", "jaxlib")]
@@ -102,7 +111,11 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(own, ignore_errors=True)
     found = [(path.stat(), path) for path in folder.glob("*/*-cache")]
     programs = sorted(
-        ((stat.st_mtime, stat.st_size, path) for stat, path in found if path.parent.name[:8] != "process-"),
+        (
+            (stat.st_mtime, stat.st_size, path)
+            for stat, path in found
+            if path.parent.name[:8] != "process-"
+        ),
         reverse=True,
     )
     total = 0

@@ -21,14 +21,10 @@ from typing import Any, Self
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.settings import setting, setting_fields, validate
 
-# Size presets: embedding width, width of hidden layers, number of hidden layers.
-_SIZES = {
-    "XS": (64, 64, 1),
-    "S": (128, 128, 2),
-    "M": (256, 256, 2),
-    "L": (512, 512, 3),
-    "XL": (1024, 1024, 3),
-}
+# Size presets: width and number of the hidden layers that carry a state to a state. Embeddings and
+# the layers of the heads are half as wide, and the heads one layer shallower: that halves the
+# arithmetic of a search (docs/performance.md).
+_SIZES = {"XS": (64, 1), "S": (128, 2), "M": (256, 2), "L": (512, 3), "XL": (1024, 3)}
 SIZES = tuple(_SIZES)
 
 
@@ -38,7 +34,7 @@ class MuZeroConfig:
 
     # Network
     embedding_dim: int = setting(
-        128, "Width of the state embedding.", low=1, high=65536, panel="Network"
+        64, "Width of the state embedding.", low=1, high=65536, panel="Network"
     )
     representation_layer_sizes: tuple[int, ...] = setting(
         (128, 128), "Hidden layers of the representation network.", low=1, panel="Network"
@@ -47,13 +43,13 @@ class MuZeroConfig:
         (128, 128), "Hidden layers of the dynamics network.", low=1, panel="Network"
     )
     reward_layer_sizes: tuple[int, ...] = setting(
-        (128,), "Hidden layers of the reward head.", low=1, panel="Network"
+        (64,), "Hidden layers of the reward head.", low=1, panel="Network"
     )
     value_layer_sizes: tuple[int, ...] = setting(
-        (128,), "Hidden layers of the value head.", low=1, panel="Network"
+        (64,), "Hidden layers of the value head.", low=1, panel="Network"
     )
     policy_layer_sizes: tuple[int, ...] = setting(
-        (128,), "Hidden layers of the policy head.", low=1, panel="Network"
+        (64,), "Hidden layers of the policy head.", low=1, panel="Network"
     )
     num_bins: int = setting(
         301, "Bins of the value and reward distributions [H].", low=3, high=4096, panel="Network"
@@ -249,11 +245,13 @@ class MuZeroConfig:
         """Returns this config with every layer size and `embedding_dim` of a preset (XS..XL)."""
         if size not in _SIZES:
             raise UserError(f"size is {size!r}: allowed are {quoted(SIZES)}")
-        embedding_dim, width, depth = _SIZES[size]
-        sizes: dict[str, Any] = {"embedding_dim": embedding_dim}
+        width, depth = _SIZES[size]
+        sizes: dict[str, Any] = {"embedding_dim": width // 2}
         for name in setting_fields(type(self)):
-            if name.endswith("_layer_sizes"):
-                sizes[name] = (width,) * (depth if name in _TRUNKS else max(1, depth - 1))
+            if name in _TRUNKS:
+                sizes[name] = (width,) * depth
+            elif name.endswith("_layer_sizes"):
+                sizes[name] = (width // 2,) * max(1, depth - 1)
         return dataclasses.replace(self, **sizes)
 
     def with_num_steps(self, num_learner_steps: int) -> Self:
@@ -278,7 +276,7 @@ class MuZeroConfig:
         return steps if self.learner_steps_owed(steps) >= learner_steps else steps + 1
 
 
-# Networks that carry a state to a state; the heads are one layer shallower.
+# Networks that carry a state to a state; the others are heads.
 _TRUNKS = ("representation_layer_sizes", "dynamics_layer_sizes")
 
 
@@ -303,10 +301,10 @@ class SMZConfig(MuZeroConfig):
 
     num_codes: int = setting(32, "Chance codes (C) [S].", low=1, high=4096, panel="Network")
     encoder_layer_sizes: tuple[int, ...] = setting(
-        (128,), "Hidden layers of the chance encoder.", low=1, panel="Network"
+        (64,), "Hidden layers of the chance encoder.", low=1, panel="Network"
     )
     chance_layer_sizes: tuple[int, ...] = setting(
-        (128,), "Hidden layers of the chance prior.", low=1, panel="Network"
+        (64,), "Hidden layers of the chance prior.", low=1, panel="Network"
     )
     dirichlet_alpha: float = setting(
         0.3, "Concentration of the root noise [M].", low=1e-3, high=1000.0, panel="Search"

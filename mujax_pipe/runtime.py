@@ -38,8 +38,8 @@ _HARMLESS_FLAGS = (
     *("--xla_hlo_profile", "--xla_gpu_cuda_data_dir", _EXACT),
 )
 
-# Of glibc's mallopt: memory that XLA frees is kept for its next call. Given back to the system, each
-# of its buffers would be mapped and zeroed anew: 12 % of a learner step, 40 % of a small search.
+# Of glibc's mallopt: memory that XLA frees is kept for its next call. Given back to the system, its
+# buffers would be mapped and zeroed anew each time: 12 % of a learner step, a third of a search.
 _KEEP_MEMORY = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1)}
 
 _settled: int | None = None

@@ -31,7 +31,8 @@ class MLP(nnx.Module):
     ):
         widths = (num_in, *sizes)
         self.hidden = nnx.List(
-            nnx.Linear(a, b, kernel_init=_deviation, rngs=rngs) for a, b in itertools.pairwise(widths)
+            nnx.Linear(a, b, kernel_init=_deviation, rngs=rngs)
+            for a, b in itertools.pairwise(widths)
         )
         self.norms = nnx.List(nnx.LayerNorm(size, rngs=rngs) for size in sizes)
         init = nnx.initializers.zeros_init() if zero else _deviation
@@ -46,7 +47,7 @@ class MLP(nnx.Module):
 
 
 def _deviation(key: Array, shape: tuple[int, int], dtype: Any) -> Array:
-    """Returns a kernel of the deviation that keeps the variance of its input (LeCun et al. 1998)."""
+    """Returns a kernel of what keeps the variance of its input (LeCun et al. 1998)."""
     del key
     return jnp.full(shape, shape[0] ** -0.5, dtype)
 

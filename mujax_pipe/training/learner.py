@@ -74,10 +74,12 @@ class Learner:
         and not as many for each layer, which halves what there is to compile.
         """
         optimizer, unravel = self._optimizer(state.params), ravel_pytree(state.params)[1]
+        # Jitted, it is traced once: for the shapes of its metrics and for the loop.
+        step = jax.jit(lambda state: self._step(state, replay_state, optimizer, unravel))
 
         def body(carry):  # type: ignore[no-untyped-def]
             state, sums, num_good, _, _ = carry
-            new_state, metrics = self._step(state, replay_state, optimizer, unravel)
+            new_state, metrics = step(state)
             ok = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
             keep = lambda new, old: jnp.where(ok, new, old)
             return (
@@ -89,7 +91,7 @@ class Learner:
             )
 
         state = _mapped(ravel, state)
-        shapes = jax.eval_shape(lambda: self._step(state, replay_state, optimizer, unravel)[1])
+        _, shapes = jax.eval_shape(step, state)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         start = (state, zeros, jnp.int32(0), zeros, jnp.bool_(True))
         state, *rest, _ = jax.lax.while_loop(lambda c: c[4] & (c[2] < num_steps), body, start)
@@ -136,9 +138,7 @@ def ravel(tree: Params) -> Array:
 
 def _mapped(change: Callable[[Any], Any], state: TrainingState) -> TrainingState:
     """Changes the form of the parameters of a state."""
-    return dataclasses.replace(
-        state, params=change(state.params), average=change(state.average)
-    )
+    return dataclasses.replace(state, params=change(state.params), average=change(state.average))
 
 
 def make_optimizer(config: MuZeroConfig, decays: Array) -> optax.GradientTransformation:

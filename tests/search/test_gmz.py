@@ -107,7 +107,8 @@ def algorithm():
 def params(algorithm):
     leaves, tree = jax.tree.flatten(algorithm.init(jax.random.key(0)))
     rng = np.random.default_rng(0)
-    return tree.unflatten([x + rng.normal(size=x.shape).astype(np.float32) for x in leaves])
+    noise = lambda x: 0.3 * rng.normal(size=x.shape).astype(np.float32)
+    return tree.unflatten([x + noise(x) for x in leaves])
 
 
 @pytest.fixture(scope="module")

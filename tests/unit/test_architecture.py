@@ -26,6 +26,7 @@ PACKAGE = "mujax_pipe"
 # folder, or a set of modules that stand at the top.
 BASE = {
     "budget",
+    "compilation_cache",
     "config",
     "dvc_stages",
     "errors",

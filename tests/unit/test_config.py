@@ -83,17 +83,17 @@ def test_configs_are_equal_and_hash_by_value():
 
 def test_a_size_sets_every_layer_and_nothing_else():
     small = GMZConfig(batch_size=8).with_size("XL")
-    assert small.embedding_dim == 1024
+    assert small.embedding_dim == 512
     assert small.dynamics_layer_sizes == small.representation_layer_sizes == (1024,) * 3
-    assert small.value_layer_sizes == small.policy_layer_sizes == (1024,) * 2
-    assert small.reward_layer_sizes == (1024,) * 2
+    assert small.value_layer_sizes == small.policy_layer_sizes == (512,) * 2
+    assert small.reward_layer_sizes == (512,) * 2
     reset = {name: getattr(GMZConfig(), name) for name in setting_fields(GMZConfig)
              if name.endswith("_layer_sizes")}  # fmt: skip
-    assert dataclasses.replace(small, embedding_dim=128, **reset) == GMZConfig(batch_size=8)
+    assert dataclasses.replace(small, embedding_dim=64, **reset) == GMZConfig(batch_size=8)
 
 
 def test_the_smallest_size_keeps_one_layer_in_its_heads():
-    assert GMZConfig().with_size("XS").value_layer_sizes == (64,)
+    assert GMZConfig().with_size("XS").value_layer_sizes == (32,)
 
 
 def test_size_s_is_the_default():
