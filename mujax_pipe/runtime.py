@@ -63,10 +63,15 @@ def prepare(threads: int = 1) -> None:
             del os.environ[name]
     # Silences start-up chatter of the C++ runtime; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    for option, value in _KEEP_MEMORY.values() if mallopt else ():
-        mallopt(option, value)
+    _keep_memory()
     open_cache(threads)
+
+
+def _keep_memory() -> None:
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if library is not None and hasattr(library, "mallopt"):
+        for option, value in _KEEP_MEMORY.values():
+            library.mallopt(option, value)
 
 
 def threads() -> int | None:

@@ -68,10 +68,11 @@ def initialised(key: Array, params: Params) -> Params:
     # Cut off, the deviation of a standard normal is this.
     draw = jax.random.truncated_normal(key, -2.0, 2.0, (sum(sizes),)) / 0.87962566103423978
     draws = iter(jnp.split(draw, np.cumsum(sizes)[:-1]))
-    return structure.unflatten(
+    drawn = [
         leaf * next(draws).reshape(leaf.shape) if kernel else leaf
         for leaf, kernel in zip(leaves, kernels, strict=True)
-    )
+    ]
+    return jax.tree.unflatten(structure, drawn)
 
 
 class Representation(nnx.Module):

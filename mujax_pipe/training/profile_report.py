@@ -147,8 +147,7 @@ def recommend(
     actors = 2 * config.num_actors
     more_actors = f"--num-actors {actors}, or " if config.num_envs % actors == 0 else ""
     advice = {
-        "compile": "more --num-steps, or setting JAX_COMPILATION_CACHE_DIR to a folder: the next "
-        "run on this machine then loads what this one compiled",
+        "compile": "more --num-steps (the next run of these settings loads what this one compiled)",
         "search": f"--num-envs {2 * config.num_envs} (a wider search costs less for each "
         f"environment){fewer} ({half})",
         "environment": f"{more_actors}--replay-ratio {2 * config.replay_ratio:g} (half as many "

@@ -32,7 +32,9 @@ def runs(tmp_path_factory):
     (base / "elsewhere").mkdir()
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
     processes = {
-        "first": train(base / "first", PYTHONHASHSEED="0", TZ="UTC"),
+        "first": train(
+            base / "first", PYTHONHASHSEED="0", TZ="UTC", JAX_ENABLE_COMPILATION_CACHE="false"
+        ),
         "again": train(
             "a/b c/again",
             cwd=base / "elsewhere",
@@ -42,6 +44,7 @@ def runs(tmp_path_factory):
             LC_ALL="C",
             COLUMNS="40",
             JAX_ENABLE_X64="1",
+            XDG_CACHE_HOME=str(base / "cache"),
             writers=("wandb",),
             scratch=base,
             WANDB_MODE="offline",
@@ -49,7 +52,15 @@ def runs(tmp_path_factory):
     }
     for process in processes.values():
         finish(process)
-    return types.SimpleNamespace(first=base / "first", again=base / "elsewhere/a/b c/again")
+    finish(train(base / "warm", XDG_CACHE_HOME=str(base / "cache")))
+    return types.SimpleNamespace(
+        first=base / "first", again=base / "elsewhere/a/b c/again", warm=base / "warm"
+    )
+
+
+def test_compiled_programs_change_no_byte(runs):
+    """Compiled without a cache, into a cold one, and loaded from it."""
+    assert bytes_of(runs.first) == bytes_of(runs.again) == bytes_of(runs.warm)
 
 
 def test_two_processes_make_the_same_bytes(runs):

@@ -53,7 +53,12 @@ def untrained(root: Path, cell: Cell) -> CellFiles:
     algorithm = ALGORITHMS[cell.algo](config, spec)
     for key, checkpoint in enumerate(files.checkpoints):
         content = {**metadata, "step": key}
-        save_best(checkpoint, algorithm.init(jax.random.key(key)), content)
+        params = algorithm.init(jax.random.key(key))
+        # Fresh heads are zero, and then every network plays alike.
+        rng = np.random.default_rng(key)
+        leaves, tree = jax.tree.flatten(params)
+        leaves = [np.asarray(x + rng.normal(size=x.shape), np.float32) for x in leaves]
+        save_best(checkpoint, tree.unflatten(leaves), content)
     return files
 
 

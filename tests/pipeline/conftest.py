@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,15 +67,6 @@ class Project:
             stderr=stderr,
             text=True,
         )
-
-
-@pytest.fixture(scope="module")
-def compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Lets the cells share what XLA compiled: seconds instead of a minute, and the same bits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ def snakemake(project: Any, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def by_snakemake(compile_once: None, new_project: Callable[[], Any]) -> Any:
+def by_snakemake(new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     snakemake(project, "demo")
     printed = project.run("mujax-pipe", "sync", "--grid", "demo").stdout
@@ -66,7 +66,7 @@ def by_snakemake(compile_once: None, new_project: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def by_dvc(compile_once: None, new_project: Callable[[], Any]) -> Any:
+def by_dvc(new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     project.run("dvc", "repro", "plot-demo")
     return project

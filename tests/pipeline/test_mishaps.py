@@ -20,7 +20,7 @@ TWO = [Cell(algo="gmz", env="cartpole", seed=seed) for seed in (0, 1)]
 
 
 @pytest.fixture(scope="module")
-def finished(compile_once: None, new_project: Callable[[], Any]) -> Any:
+def finished(new_project: Callable[[], Any]) -> Any:
     """Two cells, done in both engines."""
     project = shrink(new_project())
     snakemake(project, "all")
@@ -37,7 +37,7 @@ def one_line(done: Any, code: int = 2) -> str:
 
 
 def test_a_failing_cell_leaves_the_others_running_and_is_named_with_its_log(
-    compile_once: None, new_project: Callable[[], Any]
+    new_project: Callable[[], Any],
 ) -> None:
     project = shrink(new_project())
     # A file where one of the two cells wants its folder.
@@ -140,7 +140,7 @@ def test_a_demo_that_dvc_yaml_does_not_list_is_named(finished: Any) -> None:
 
 
 @pytest.fixture
-def small_disk(compile_once: None, new_project: Callable[[], Any]) -> Iterator[Any]:
+def small_disk(new_project: Callable[[], Any]) -> Iterator[Any]:
     """A project whose results lie on a disk of their own with room for half a checkpoint."""
     project = shrink(new_project())
     results = project.root / "results"

@@ -159,7 +159,7 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def finished(compile_once: None, new_project: Callable[[], Any]) -> Any:
+def finished(new_project: Callable[[], Any]) -> Any:
     """A grid that Snakemake has run and DVC knows of."""
     project = new_project()
     (project.root / PARAMS_FILE).write_text(PARAMS)

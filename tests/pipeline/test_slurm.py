@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(missing()), reason=miss
 
 
 @pytest.fixture(scope="module")
-def slurm(compile_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Runs Slurm on this machine."""
     folder = tmp_path_factory.mktemp("slurm")
     started = subprocess.run(

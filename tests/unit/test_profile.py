@@ -146,7 +146,7 @@ CONFIG = GMZConfig(num_envs=16, num_simulations=16, reanalyze_ratio=0.5, replay_
 @pytest.mark.parametrize(
     ("largest", "parts"),
     [
-        ("compile", ("compiling", "JAX_COMPILATION_CACHE_DIR")),
+        ("compile", ("compiling", "--num-steps")),
         ("search", ("--num-envs 32", "--num-simulations 8")),
         ("environment", ("--num-actors 2", "--replay-ratio 4 ")),
         ("add", ("--chunk-steps 16",)),
