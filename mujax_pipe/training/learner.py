@@ -71,7 +71,7 @@ class Learner:
 
         The count is no constant of the program, so splitting the steps differently runs the same
         code. In the loop all parameters are one vector: an update is then a handful of operations
-        and not as many for each layer, which halves what there is to compile.
+        and not as many for each layer, a fifth less to compile.
         """
         optimizer, unravel = self._optimizer(state.params), ravel_pytree(state.params)[1]
         # Jitted, it is traced once: for the shapes of its metrics and for the loop.

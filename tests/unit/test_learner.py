@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from mujax_pipe.errors import RunError
-from mujax_pipe.training.learner import Learner, make_optimizer
+from mujax_pipe.training.learner import Learner, make_optimizer, ravel
 from mujax_pipe.training.replay import Replay
 from tests.fakes import SPEC, Linear, numbered, tiny_config
 
@@ -245,6 +245,27 @@ def test_only_matrices_decay():
     state, _ = learner.advance(learner.init(), replay, 1)
     np.testing.assert_allclose(state.params["kernel"], 4.0 - 0.1 * 0.5 * 4.0, rtol=1e-5)
     np.testing.assert_array_equal(state.params["bias"], 4.0)
+
+
+def test_on_one_vector_updates_are_those_of_adamw_on_the_layers():
+    config = tiny_config(learning_rate=0.1, weight_decay=0.5, max_grad_norm=1.0, warmup_steps=0)
+    rng = np.random.default_rng(0)
+    params = {"bias": jnp.ones(3), "kernel": jnp.ones((2, 3))}
+    rate = optax.cosine_decay_schedule(0.1, config.num_learner_steps, config.final_learning_rate)
+    mask = {"bias": False, "kernel": True}
+    plain = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=0.5, mask=mask)
+    )
+    decays = ravel({"bias": jnp.zeros(3), "kernel": jnp.ones((2, 3))})
+    flat = make_optimizer(config, decays)
+    state, flat_state, flat_params = plain.init(params), flat.init(decays), ravel(params)
+    for _ in range(5):
+        grads = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), params)
+        updates, state = plain.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+        updates, flat_state = flat.update(ravel(grads), flat_state, flat_params)
+        flat_params = optax.apply_updates(flat_params, updates)
+        np.testing.assert_allclose(flat_params, ravel(params), rtol=1e-5)
 
 
 def test_the_program_of_many_steps_never_turns_to_the_host():

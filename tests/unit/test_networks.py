@@ -6,7 +6,7 @@ import rlax
 from flax import nnx
 
 from mujax_pipe.agents.gmz import GMZ
-from mujax_pipe.agents.networks import MLP, mix_uniform
+from mujax_pipe.agents.networks import MLP, initialised, mix_uniform
 from tests.fakes import SPEC, tiny_config
 
 
@@ -92,6 +92,26 @@ def test_initialisation_is_a_function_of_the_key(algorithm, params):
         np.testing.assert_array_equal(one, other)
     different = leaves(algorithm.init(jax.random.key(1)))
     assert any((a != b).any() for a, b in zip(leaves(params), different, strict=True))
+
+
+def test_kernels_are_drawn_with_the_deviation_that_keeps_variance():
+    """Of one draw for all: no kernel repeats another's numbers."""
+    made = {"a": jnp.full((100, 40), 0.1), "b": jnp.full((400, 10), 0.05), "bias": jnp.zeros(40)}
+    drawn = initialised(jax.random.key(0), {**made, "zero": jnp.zeros((5, 5))})
+    for name in ("a", "b"):
+        deviation = float(made[name][0, 0])
+        assert float(jnp.std(drawn[name])) == pytest.approx(deviation, rel=0.05)
+        assert float(jnp.abs(drawn[name]).max()) <= 2.0 * deviation / 0.8796
+    first, other = drawn["a"].ravel() / 0.1, drawn["b"].ravel() / 0.05
+    assert abs(float(jnp.corrcoef(first, other)[0, 1])) < 0.1
+    assert not drawn["bias"].any()
+    assert not drawn["zero"].any()
+
+
+def test_hidden_kernels_begin_with_the_variance_of_their_inputs():
+    mlp = MLP((50,), 200, 3, zero=False, rngs=nnx.Rngs(0))
+    np.testing.assert_allclose(mlp.hidden[0].kernel[...], 200**-0.5)
+    np.testing.assert_allclose(mlp.out.kernel[...], 50**-0.5)
 
 
 def test_mlp_has_the_layers_asked_for():
