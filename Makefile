@@ -19,7 +19,7 @@ READY := $(if $(filter-out $(CURDIR),$(STATE)),,$(STATE))
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo verify test test-all lint format env constraints clean FORCE
+.PHONY: help demo verify bench test test-all lint format env constraints clean FORCE
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,9 @@ demo: env ## Train, evaluate and draw the small grid, record it, print its table
 
 verify: env ## Train the cheapest published cell again and compare every byte; CELLS="..." picks some
 	@$(BIN)/mujax-pipe verify $(or $(CELLS),--cheapest)
+
+bench: env ## Learner steps a second beside the peer's, side by side in one run
+	@$(BIN)/python benchmarks/throughput.py $(ARGS)
 
 test: env ## Run the quick tests; ARGS="-k replay" picks some
 	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(ARGS)
