@@ -11,9 +11,9 @@ import math
 
 from mujax_pipe.config import MuZeroConfig
 
-# Weights applied a second by one core, as Stochastic MuZero of size S does on CartPole-v1, two
-# cells side by side (20 million evaluations of 350 thousand weights in 250 s); GMZ does half more.
-_RATE = 2.8e10
+# Weights applied a second by one slow core, as Stochastic MuZero of size S does on CartPole-v1 beside
+# another cell; GMZ does twice as many, and a fast core two to three times.
+_RATE = 0.8e10
 _MARGIN = 5.0
 _START = 60.0  # seconds to import and compile
 
