@@ -11,8 +11,8 @@ import math
 
 from mujax_pipe.config import MuZeroConfig
 
-# Weights applied a second by one slow core, as Stochastic MuZero of size S does on CartPole-v1 beside
-# another cell; GMZ does twice as many, and a fast core two to three times.
+# Weights applied a second by one slow core, as Stochastic MuZero of size S does on CartPole-v1
+# beside another cell; GMZ does twice as many, and a fast core two to three times.
 _RATE = 0.8e10
 _MARGIN = 5.0
 _START = 60.0  # seconds to import and compile
