@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# It asks for one older release of Gymnasium and for a pygame beside pygame-ce, and needs neither:
+# installed without its dependencies.
+NO_DEPS := gymnasium-2048==0.1.2
+
 # Nothing from the user's own Python leaks in; the workflow finds this environment's commands first.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
@@ -71,6 +75,7 @@ $(STAMP): pyproject.toml constraints.txt $(if $(READY),,FORCE)
 	fi
 	@echo "Installing the pinned packages into .venv (about a minute, 1.5 GB on disk) ..."
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-deps $(NO_DEPS)
 	@echo "$(CURDIR)" > $@
 	@echo "Done: .venv is ready."
 
@@ -81,6 +86,8 @@ constraints: env ## Pin what pyproject.toml asks for in constraints.txt; UPGRADE
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	  --all-extras --no-annotate --custom-compile-command "make constraints" $(UPGRADE) \
 	  --output-file constraints.txt pyproject.toml
+	@awk '{print} /^gymnasium==/ {print "$(NO_DEPS)"}' constraints.txt > constraints.new
+	@mv constraints.new constraints.txt
 
 clean: ## Remove .venv and caches; results, checkpoints and logs stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

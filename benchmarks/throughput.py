@@ -1,17 +1,19 @@
 """Learner and environment steps a second, side by side with mujax on the same work.
 
-    python benchmarks/throughput.py                     # everything, about 40 minutes
+    python benchmarks/throughput.py                     # everything, an hour or two
     python benchmarks/throughput.py --case S --rounds 1 --algo gmz
 
 The peer is installed into an environment of its own. Both are measured through their public Python
 API: the same writer notes the learner step and the time, the same wrapper counts environment steps,
 and a run is stopped after some seconds of steady state. Ours has one XLA thread a run, the peer all
 cores, as each has it by default. Runs alternate, alone and two side by side; the rates of two are
-added up. The table shows medians over rounds.
+added up. The table shows medians over rounds; what is measured anew replaces its row in
+benchmarks/results/throughput.json.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import statistics
@@ -27,7 +29,7 @@ from typing import Any
 PEER = "mujax==0.1.3"
 ROOT = Path(__file__).resolve().parents[1]
 PEER_HOME = ROOT / "scratch" / "peer"
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "benchmarks" / "results" / "throughput.json"
 
 NUM_ENVS = 16
 # The work, the same in both.
@@ -185,6 +187,10 @@ def measure(who: str, algo: str, case: str, side_by_side: int, options: Any) -> 
     times = [str(options.warm_up), str(options.seconds)]
     command = [str(python), __file__, "--one", who, algo, case, *times]
     environment = {k: v for k, v in os.environ.items() if k not in ("NPROC", "XLA_FLAGS")}
+    # Ours keeps compiled programs by itself; what is measured comes after compiling.
+    if who == "peer":
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(PEER_HOME / "compiled")
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     processes = [
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -249,6 +255,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--case", choices=[*CASES], action="append")
     parser.add_argument("--algo", choices=["gmz", "smz"], action="append")
+    parser.add_argument("--runs", type=int, choices=[1, 2], action="append")
     parser.add_argument("--ours-only", action="store_true")
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -256,38 +263,51 @@ def main() -> None:
         who, algo, case, warm_up, seconds = options.one
         one(who, algo, case, float(warm_up), float(seconds))
         return
+    from mujax_pipe.fingerprint import source_digest
+
     who_runs = ["ours"] if options.ours_only else ["ours", "peer"]
     if "peer" in who_runs:
         install_peer()
-    found: dict[tuple[str, str, int, str], list[dict[str, float]]] = {}
-    cases = options.case or [*CASES]
-    for _ in range(options.rounds):
-        for case in cases:
-            for algo in options.algo or ["gmz", "smz"]:
-                for number in (1, 2):
-                    for who in who_runs:
-                        rates = measure(who, algo, case, number, options)
-                        found.setdefault((case, algo, number, who), []).append(rates)
-                        print(case, algo, number, who, json.dumps(rates), flush=True)
-    rows = []
-    for (case, algo, number, who), rounds in found.items():
-        median = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
-        rows.append({"case": case, "algo": algo, "side_by_side": number, "who": who, **median})
-    show(rows)
-    if not options.ours_only and not options.case and not options.algo:
-        RESULTS.mkdir(exist_ok=True)
-        record = {
-            "machine": machine(),
-            "peer": PEER,
-            "versions": {
-                "ours": versions(Path(sys.executable)),
-                "peer": versions(PEER_HOME / "bin" / "python"),
-            },
-            "rounds": options.rounds,
-            "seconds": options.seconds,
-            "rows": rows,
-        }
-        (RESULTS / "throughput.json").write_text(json.dumps(record, indent=2) + "\n")
+    record = load()
+    pairs = itertools.product(
+        options.case or [*CASES], options.algo or ["gmz", "smz"], options.runs or [1, 2]
+    )
+    for case, algo, number in pairs:
+        found: dict[str, list[dict[str, float]]] = {}
+        for _ in range(options.rounds):
+            for who in who_runs:
+                rates = measure(who, algo, case, number, options)
+                found.setdefault(who, []).append(rates)
+                print(case, algo, number, who, json.dumps(rates), flush=True)
+        names = {"case": case, "algo": algo, "side_by_side": number}
+        for who, rounds in found.items():
+            median = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
+            times = {"rounds": options.rounds, "seconds": options.seconds}
+            record["rows"][":".join(map(str, (*names.values(), who)))] = {
+                **names, "who": who, **median, **times, "source": source_digest()[:12]
+            }  # fmt: skip
+        if not options.ours_only:
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+    show([*record["rows"].values()])
+
+
+def load() -> dict[str, Any]:
+    """Returns what was measured on this machine before, with the machine and versions of now."""
+    record: dict[str, Any] = {
+        "machine": machine(),
+        "peer": PEER,
+        "versions": {
+            "ours": versions(Path(sys.executable)),
+            "peer": versions(PEER_HOME / "bin" / "python"),
+        },
+        "rows": {},
+    }
+    if RESULTS.exists():
+        before = json.loads(RESULTS.read_text())
+        if before["machine"] == record["machine"] and before["versions"] == record["versions"]:
+            record["rows"] = before["rows"]
+    return record
 
 
 def show(rows: list[dict[str, Any]]) -> None:

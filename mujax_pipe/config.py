@@ -74,6 +74,21 @@ class MuZeroConfig:
         16, "Simulations of each search.", low=1, high=4096, panel="Search"
     )
 
+    min_value_range: float = setting(
+        0.01,
+        "Smallest range that a search stretches to 0..1 when it compares actions: what differs by "
+        "less is noise [E].",
+        low=1e-8,
+        panel="Search",
+    )
+    exploration: tuple[float, ...] = setting(
+        (0.0,),
+        "Share of actions drawn uniformly while acting, in even parts of the run.",
+        low=0.0,
+        high=1.0,
+        panel="Search",
+    )
+
     # Targets
     discount: float = setting(
         0.99, "Discount per environment step [M].", low=0.0, high=1.0, panel="Targets"
@@ -123,6 +138,9 @@ class MuZeroConfig:
     value_weight: float = setting(1.0, "Weight of the value loss.", low=0.0, panel="Loss")
     reward_weight: float = setting(1.0, "Weight of the reward loss.", low=0.0, panel="Loss")
     policy_weight: float = setting(1.0, "Weight of the policy loss.", low=0.0, panel="Loss")
+    entropy_weight: float = setting(
+        0.0, "Weight that pulls the prior towards uniform.", low=0.0, panel="Loss"
+    )
     consistency_weight: float = setting(
         2.0,
         "Weight that pulls unrolled embeddings to those of the observations reached [E].",
@@ -157,8 +175,9 @@ class MuZeroConfig:
         0.0001, "Decoupled weight decay [M].", low=0.0, high=1.0, panel="Optimisation"
     )
     averaging: float = setting(
-        0.99,
-        "Weight of the past in the averaged parameters that act and are scored (0: the newest).",
+        0.999,
+        "Weight of the past in the averaged parameters that act and are scored (0: the newest); "
+        "less while the run is young.",
         low=0.0,
         high=0.9999,
         panel="Optimisation",

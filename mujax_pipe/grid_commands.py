@@ -169,6 +169,15 @@ def cost(grid: Grid = "all") -> None:
 
 
 @app.command()
+def page() -> None:
+    """Write the page of the published grid: results/README.md, with the cost of its cells."""
+    from mujax_pipe import analysis
+    from mujax_pipe.params import load_params
+
+    analysis.write_page(load_params(), Path())
+
+
+@app.command()
 def summary(grid: Grid = "all") -> None:
     """Print the final scores, where the figures lie, and how results compare with git's."""
     from mujax_pipe import analysis

@@ -17,6 +17,9 @@ STAGES = Path("dvc.yaml")
 RESULTS = Path("results")
 CELLS = RESULTS / "cells"
 ENVIRONMENTS = RESULTS / "environments"
+# Of the published grid: a page for people, and what a clock measured.
+PAGE = RESULTS / "README.md"
+COST = RESULTS / "cost.csv"
 LOGS = Path("logs")
 CHECKPOINTS = Path("checkpoints")
 

@@ -88,8 +88,9 @@ def _build(cls: type[Any], values: dict[str, Any]) -> Any:
 
 def _parameters(cls: type[Any]) -> Iterator[inspect.Parameter]:
     """Yields one keyword parameter a setting, which is None unless given."""
+    kinds = setting_types(cls)
     for name, field in setting_fields(cls).items():
-        kind, choices = setting_types(cls)[name], field.metadata["choices"]
+        kind, choices = kinds[name], field.metadata["choices"]
         listed = typing.get_origin(kind) is tuple
         value: Any = field.default
         default = ",".join(map(str, value)) if listed else value

@@ -180,5 +180,6 @@ def numbered(rows: int, steps: int, first: int = 0, spec: EnvironmentSpec = SPEC
         bootstrap_value=np.zeros(shape, np.float32),
         invalid_actions=np.zeros((*shape, spec.num_actions), bool),
         policy_probs=np.full((*shape, spec.num_actions), 1.0 / spec.num_actions, np.float32),
+        action_prob=np.full(shape, 1.0 / spec.num_actions, np.float32),
         value=rng.normal(size=shape).astype(np.float32),
     )

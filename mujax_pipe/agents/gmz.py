@@ -55,6 +55,7 @@ class GMZ(muzero.Algorithm):
                 mctx.qtransform_completed_by_mix_value,
                 value_scale=config.value_scale,
                 maxvisit_init=config.maxvisit_init,
+                epsilon=config.min_value_range,
             ),
             max_num_considered_actions=config.max_num_considered_actions,
             gumbel_scale=1.0 if explore else 0.0,
@@ -77,6 +78,7 @@ class GMZ(muzero.Algorithm):
             "reward": (unrolled.reward, targets.reward_probs, targets.reward_mask, weights[1:]),
         }
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
+        losses["entropy"] = muzero.negative_entropy(unrolled.policy, targets.policy_mask, weights)
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),

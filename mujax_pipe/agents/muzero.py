@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 from typing import Any, ClassVar
 
 import distrax
@@ -98,6 +99,15 @@ class Algorithm(abc.ABC):
             prior_logits=policy_logits, value=self.to_scalar(value_logits), embedding=embedding
         )
 
+    def exploration(self, step: Array) -> Array:
+        """Returns the share of actions that is drawn uniformly while acting."""
+        return self.scheduled(self.config.exploration, step)
+
+    def scheduled(self, values: tuple[float, ...], step: Array) -> Array:
+        """Returns the value of a schedule of even parts of the run [M, appendix D]."""
+        part = step // math.ceil(self.config.num_learner_steps / len(values))
+        return jnp.asarray(values, jnp.float32)[jnp.clip(part, 0, len(values) - 1)]
+
     def to_scalar(self, logits: Array) -> Array:
         """Reads value or reward logits, [..., D] -> [...]."""
         return logits_to_scalar(logits, self.config.bin_limit)
@@ -162,6 +172,12 @@ def consistency(unrolled: Array, encoded: Array, mask: Array, weights: Array) ->
         unrolled, jax.lax.stop_gradient(encoded), epsilon=1e-6
     )
     return jnp.mean(jnp.sum(weights[None] * mask * (1.0 - similarity), axis=-1))
+
+
+def negative_entropy(logits: Array, mask: Array, weights: Array) -> Array:
+    """Returns minus the entropy in nats of [N, T, A], reduced as `weighted_cross_entropy` does."""
+    entropy = distrax.Categorical(logits=logits).entropy()
+    return -jnp.mean(jnp.sum(weights[None] * mask * entropy, axis=-1))
 
 
 def policy_metrics(logits: Array, targets: Targets) -> Metrics:

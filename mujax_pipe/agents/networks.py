@@ -92,6 +92,16 @@ class Representation(nnx.Module):
         return self.norm(self.trunk(rlax.signed_logp1(observation)))
 
 
+def beside(embedding: Array, event: Array) -> Array:
+    """Joins an embedding [..., E] and a one-hot event [..., A] into one input, [..., E+A].
+
+    The one 1 of the event is as long as the embedding, whose elements are about 1. As it is, what
+    was done would be a small fraction of where: a hidden layer then adds the two up and hardly
+    learns what an action does in one state and not in another.
+    """
+    return jnp.concatenate([embedding, event * embedding.shape[-1] ** 0.5], axis=-1)
+
+
 class Transit(nnx.Module):
     """Embedding and a one-hot event (action or chance outcome) to the next embedding."""
 
@@ -103,7 +113,7 @@ class Transit(nnx.Module):
         self.norm = nnx.LayerNorm(width, rngs=rngs)
 
     def __call__(self, embedding: Array, event: Array) -> Array:
-        return self.norm(embedding + self.trunk(jnp.concatenate([embedding, event], axis=-1)))
+        return self.norm(embedding + self.trunk(beside(embedding, event)))
 
 
 class Prediction(nnx.Module):
@@ -146,7 +156,7 @@ class MuZeroNetwork(nnx.Module):
 
     def reward_after(self, embedding: Array, action: Array) -> Array:
         """Returns the reward logits [..., D] of a one-hot action."""
-        return self.reward(jnp.concatenate([embedding, action], axis=-1))
+        return self.reward(beside(embedding, action))
 
 
 class StochasticNetwork(nnx.Module):
@@ -172,7 +182,7 @@ class StochasticNetwork(nnx.Module):
 
     def reward_after(self, afterstate: Array, code: Array) -> Array:
         """Returns the reward logits [..., D] of a one-hot code."""
-        return self.reward(jnp.concatenate([afterstate, code], axis=-1))
+        return self.reward(beside(afterstate, code))
 
     def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
         """Returns chance logits [..., C] and value logits [..., D]."""

@@ -48,13 +48,13 @@ def value_targets(
     return (window.value[:-1] + error)[:num_states]
 
 
-def policy_ratio(today: Array, then: Array, action: Array) -> Array:
-    """Returns min(1, today(action) / then(action)), [...], of policies [..., A].
+def policy_ratio(today: Array, action_prob: Array, action: Array) -> Array:
+    """Returns min(1, today(action) / action_prob), [...], of today's policy [..., A].
 
     Clipped at 1, as V-trace has it: an action that has become likelier is simply on policy.
     """
-    today, then = rlax.batched_index(today, action), rlax.batched_index(then, action)
-    return jnp.minimum(1.0, today / jnp.maximum(then, jnp.finfo(jnp.float32).tiny))
+    taken = rlax.batched_index(today, action)
+    return jnp.minimum(1.0, taken / jnp.maximum(action_prob, jnp.finfo(jnp.float32).tiny))
 
 
 def episode_masks(discount: Array, truncated: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ of the afterstate does.
 
 from __future__ import annotations
 
-import math
+import functools
 from typing import Any
 
 import distrax
@@ -75,6 +75,9 @@ class SMZ(muzero.Algorithm):
             pb_c_init=config.pb_c_init,
             pb_c_base=config.pb_c_base,
             temperature=self.temperature(step),
+            qtransform=functools.partial(
+                mctx.qtransform_by_parent_and_siblings, epsilon=config.min_value_range
+            ),
         )
         summary = output.search_tree.summary()
         probs = jnp.where(invalid_actions, 0.0, output.action_weights)
@@ -87,9 +90,7 @@ class SMZ(muzero.Algorithm):
 
     def temperature(self, step: Array) -> Array:
         """Returns the acting temperature, falling in even parts of the run [M, appendix D]."""
-        values = jnp.asarray(self.config.temperatures, jnp.float32)
-        part = step // math.ceil(self.config.num_learner_steps / len(values))
-        return values[jnp.clip(part, 0, len(values) - 1)]
+        return self.scheduled(self.config.temperatures, step)
 
     def loss(self, params: Params, targets: Targets) -> tuple[Array, Metrics]:
         """Equation 9 of the paper: MuZero's losses, afterstate value, chance prior, commitment."""
@@ -118,6 +119,7 @@ class SMZ(muzero.Algorithm):
         losses["commitment"] = jnp.mean(
             jnp.sum(weights[None, 1:] * targets.transition_mask * distance, axis=-1)
         )
+        losses["entropy"] = muzero.negative_entropy(unrolled.policy, targets.policy_mask, weights)
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),

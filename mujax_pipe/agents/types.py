@@ -46,6 +46,7 @@ class Transition:
     bootstrap_value: Array  # [...] float32: V(final observation) where truncated, else 0
     invalid_actions: Array  # [..., A] bool: True = illegal in `observation`
     policy_probs: Array  # [..., A] float32: the search policy at `observation`
+    action_prob: Array  # [...] float32: how likely it was that `action` would be taken
     value: Array  # [...] float32: the search value of `observation`
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 if typing.TYPE_CHECKING:
     from mujax_pipe.params import Params
 
-__all__ = ["aggregate", "compare", "cost", "plot", "print_summary"]
+__all__ = ["aggregate", "compare", "cost", "plot", "print_summary", "write_page"]
 
 
 def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
@@ -48,6 +48,17 @@ def compare(params: Params, first: str, second: str, out: Path, root: Path = Pat
     from mujax_pipe.analysis import comparison
 
     comparison.compare(params, first, second, out, root)
+
+
+def write_page(params: Params, root: Path = Path()) -> None:
+    """Writes the page of the published grid, `results/README.md`, and `results/cost.csv`.
+
+    Raises:
+      UserError: a table is missing, or a cell has no record of its seconds.
+    """
+    from mujax_pipe.analysis import page
+
+    page.write_page(params, root)
 
 
 def cost(params: Params, grid: str, root: Path = Path()) -> None:

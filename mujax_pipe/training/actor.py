@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import rlax
 
 from mujax_pipe.agents.muzero import Algorithm
 from mujax_pipe.agents.types import Array, EnvironmentSpec, Params, SearchOutput
@@ -33,10 +36,13 @@ class Actor:
             invalid_actions: Array,
             stream: Array,
             count: Array,
-        ) -> SearchOutput:
+        ) -> tuple[SearchOutput, Array]:
             key = jax.random.fold_in(key_for(seed, Purpose.ACT), stream)
-            key = jax.random.fold_in(key, count)
-            return algorithm.search(params, key, observation, invalid_actions, step, explore=True)
+            search_key, draw_key = jax.random.split(jax.random.fold_in(key, count))
+            output = algorithm.search(
+                params, search_key, observation, invalid_actions, step, explore=True
+            )
+            return explored(output, invalid_actions, algorithm.exploration(step), draw_key)
 
         self.spec = algorithm.spec
         self._search = jax.jit(search)
@@ -50,8 +56,11 @@ class Actor:
 
     def search(
         self, observation: np.ndarray, invalid_actions: np.ndarray, stream: np.int32, count: int
-    ) -> SearchOutput:
-        """Plans from observations [B, O] under a mask [B, A]; `count` numbers the draws."""
+    ) -> tuple[SearchOutput, Array]:
+        """Plans from observations [B, O] under a mask [B, A]; `count` numbers the draws.
+
+        Also returns how likely each action was, [B].
+        """
         return self._search(
             self._params, self._step, observation, invalid_actions, stream, np.int32(count)
         )
@@ -68,9 +77,33 @@ class Actor:
           invalid_actions: [A] or [B, A], true = illegal; all legal if None.
         """
         batch, mask, single = as_batch(self.spec, observation, invalid_actions)
-        action = np.asarray(self.search(batch, mask, np.int32(0), self._count).action)
+        action = np.asarray(self.search(batch, mask, np.int32(0), self._count)[0].action)
         self._count += 1
         return int(action[0]) if single else action
+
+
+def explored(
+    output: SearchOutput, invalid_actions: Array, share: Array, key: Array
+) -> tuple[SearchOutput, Array]:
+    """Draws a share of the actions uniformly among the legal ones.
+
+    Args:
+      output: of a search of B states.
+      invalid_actions: [B, A], True = illegal.
+      share: [], of actions that are drawn.
+      key: consumed.
+
+    Returns:
+      The output with its actions, and how likely each of them was, [B].
+    """
+    legal = 1.0 - invalid_actions
+    uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
+    whether_key, which_key = jax.random.split(key)
+    drawn = jax.random.categorical(which_key, jnp.log(uniform))
+    whether = jax.random.bernoulli(whether_key, share, drawn.shape)
+    action = jnp.where(whether, drawn, output.action).astype(output.action.dtype)
+    probs = (1.0 - share) * output.policy_probs + share * uniform
+    return dataclasses.replace(output, action=action), rlax.batched_index(probs, action)
 
 
 def as_batch(

@@ -68,12 +68,12 @@ class EnvironmentLoop:
         rows, episodes = [], []
         self.seen = []
         for _ in range(num_steps):
-            searched = self._actor.search(
+            searched, action_prob = self._actor.search(
                 self._observation, self._invalid, self._index, self._steps_taken
             )
             action = np.asarray(searched.action)
             answer = self._environments.step(action)
-            rows.append(self._transition(searched, action, answer))
+            rows.append(self._transition(searched, action, np.asarray(action_prob), answer))
             if self._observed:
                 self.seen.append(
                     {
@@ -106,7 +106,9 @@ class EnvironmentLoop:
             self._lengths = np.array(saved["lengths"])
         return self._environments.exact_resume
 
-    def _transition(self, searched: SearchOutput, action: np.ndarray, answer: Step) -> Transition:
+    def _transition(
+        self, searched: SearchOutput, action: np.ndarray, action_prob: np.ndarray, answer: Step
+    ) -> Transition:
         _require_finite(
             self._first,
             reward=answer.reward,
@@ -126,6 +128,7 @@ class EnvironmentLoop:
             bootstrap_value=bootstrap_value,
             invalid_actions=self._invalid,
             policy_probs=np.asarray(searched.policy_probs),
+            action_prob=action_prob,
             value=np.asarray(searched.value),
         )
 

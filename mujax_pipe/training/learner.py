@@ -117,13 +117,18 @@ class Learner:
         new_params = optax.apply_updates(state.params, updates)
         new_state = TrainingState(
             params=new_params,
-            average=optax.incremental_update(
-                new_params, state.average, 1.0 - self._algorithm.config.averaging
-            ),
+            average=optax.incremental_update(new_params, state.average, self._share_of(state.step)),
             opt_state=opt_state,
             step=state.step + 1,
         )
         return new_state, metrics
+
+    def _share_of(self, step: Array) -> Array:
+        """Returns the weight of new parameters in the average: early, that of a tenth of the run.
+
+        Else the average would be made of the first, random parameters for long.
+        """
+        return jnp.maximum(1.0 - self._algorithm.config.averaging, 9.0 / (10.0 + step))
 
     def _optimizer(self, params: Params) -> optax.GradientTransformation:
         # Biases and layer norms are few and cannot overfit; decaying them only shrinks the output.

@@ -54,5 +54,5 @@ def reanalyze(
         today = today.at[:rows, :states].set(probs)
     ratio = jnp.ones_like(value)
     if config.off_policy == "vtrace":
-        ratio = policy_ratio(today, windows.policy_probs, windows.action)
+        ratio = policy_ratio(today, windows.action_prob, windows.action)
     return dataclasses.replace(windows, value=value, policy_probs=policy_probs), ratio

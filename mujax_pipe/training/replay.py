@@ -100,6 +100,7 @@ def empty_transition(spec: EnvironmentSpec) -> Transition:
         bootstrap_value=np.zeros((), np.float32),
         invalid_actions=np.zeros(spec.num_actions, bool),
         policy_probs=np.zeros(spec.num_actions, np.float32),
+        action_prob=np.zeros((), np.float32),
         value=np.zeros((), np.float32),
     )
 

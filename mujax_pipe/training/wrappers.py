@@ -42,3 +42,35 @@ class DiscretiseActions(gym.ActionWrapper, gym.utils.RecordConstructorArgs):
     def action(self, action: Any) -> np.ndarray:
         """Returns the Box action of a number."""
         return self._values[int(action)].copy()
+
+
+class Mask2048(gym.Wrapper, gym.utils.RecordConstructorArgs):
+    """Names the moves that would change nothing, in `info["invalid_actions"]`, for gymnasium-2048.
+
+    A game that is over has no legal move; there the mask is empty, since no action is chosen.
+    """
+
+    def __init__(self, env: gym.Env):
+        gym.utils.RecordConstructorArgs.__init__(self)
+        gym.Wrapper.__init__(self, env)
+        if not hasattr(env.unwrapped, "apply_action"):
+            raise UserError(
+                "wrapper mask_2048 is for gymnasium_2048/TwentyFortyEight-v0, found "
+                f"{env.unwrapped}"
+            )
+        # Wrapped environments are typed without the methods of their own.
+        self._apply: Any = env.unwrapped.apply_action
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts a game."""
+        observation, info = self.env.reset(**options)
+        return observation, self._masked(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes a move."""
+        observation, reward, terminated, truncated, info = self.env.step(int(action))
+        return observation, reward, terminated, truncated, self._masked(info)
+
+    def _masked(self, info: dict[str, Any]) -> dict[str, Any]:
+        legal = [self._apply(info["board"], action)[2] for action in range(4)]
+        return {**info, "invalid_actions": np.array([any(legal) and not move for move in legal])}

@@ -98,6 +98,17 @@ def test_settings_of_the_policy_reach_the_search():
 # The network's own search.
 
 
+def test_values_closer_than_the_smallest_range_are_not_stretched():
+    """Differences of a hundredth of it move the policy by a hundredth of the scale."""
+    logits, rewards = jnp.array([[0.3, -0.2]]), jnp.array([[0.001, 0.002]])
+    settings = {"num_simulations": 8, "value_scale": 0.02, "maxvisit_init": 46.0}
+    output = play_bandits(logits, rewards, min_value_range=0.1, **settings)
+    expected = jax.nn.softmax(logits + (46.0 + 4.0) * 0.02 * jnp.array([[0.0, 0.01]]))
+    np.testing.assert_allclose(output.policy_probs, expected, rtol=1e-4)
+    stretched = play_bandits(logits, rewards, min_value_range=1e-8, **settings)
+    assert stretched.policy_probs[0, 1] > output.policy_probs[0, 1] + 0.1
+
+
 @pytest.fixture(scope="module")
 def algorithm():
     return GMZ(tiny_config(num_simulations=4), SPEC)

@@ -36,9 +36,11 @@ def make_params(
 
     return types.SimpleNamespace(
         cells=cells,
-        environments_of=lambda grid: tuple(envs),
-        environments={env: types.SimpleNamespace(id=IDS.get(env, env)) for env in envs},
-        references={env: types.SimpleNamespace(score=10.0) for env in envs},
+        environments_of=lambda grid="all": tuple(envs),
+        environments={
+            env: types.SimpleNamespace(id=IDS.get(env, env), num_env_steps=1000) for env in envs
+        },
+        references={env: types.SimpleNamespace(score=10.0, source="a proof") for env in envs},
         tree={
             "algorithms": {algo: {"batch_size": 8} for algo in algos},
             "overrides": {algo: {env: {} for env in envs} for algo in algos},

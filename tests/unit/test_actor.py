@@ -1,11 +1,14 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from mujax_pipe.agents.gmz import GMZ
+from mujax_pipe.agents.types import SearchOutput
 from mujax_pipe.errors import UserError
+from mujax_pipe.training.actor import explored
 from mujax_pipe.training.checkpoint import save_best
 from mujax_pipe.training.environment_loop import EnvironmentLoop
 from mujax_pipe.training.envs import EnvironmentBatch
@@ -64,3 +67,36 @@ def test_a_loaded_actor_plays_in_a_loop(run):
     chunk, episodes = EnvironmentLoop(load_actor(run), environments).act(7)
     assert chunk.action.shape == (2, 7)
     assert [episode.length for episode in episodes] == [3] * 4
+
+
+def searched(num_states, *, probs=(0.7, 0.3, 0.0), action=0):
+    return SearchOutput(
+        action=jnp.full(num_states, action, jnp.int32),
+        policy_probs=jnp.tile(jnp.array(probs), (num_states, 1)),
+        value=jnp.zeros(num_states),
+    )
+
+
+def test_without_exploration_actions_stay_and_are_as_likely_as_the_search_says():
+    output, probs = explored(
+        searched(5), jnp.zeros((5, 3), bool), jnp.float32(0), jax.random.key(0)
+    )
+    np.testing.assert_array_equal(output.action, 0)
+    np.testing.assert_allclose(probs, 0.7, rtol=1e-6)
+
+
+def test_a_share_of_the_actions_is_uniform_among_the_legal_ones():
+    number, share = 20_000, 0.4
+    invalid = jnp.tile(jnp.array([False, False, True]), (number, 1))
+    output, probs = explored(searched(number), invalid, jnp.float32(share), jax.random.key(0))
+    counts = np.bincount(output.action, minlength=3) / number
+    # Half of what is drawn is action 1, which the search would not have taken.
+    np.testing.assert_allclose(counts, [1 - share / 2, share / 2, 0.0], atol=0.01)
+    expected = np.where(output.action == 0, 0.6 * 0.7 + 0.2, 0.6 * 0.3 + 0.2)
+    np.testing.assert_allclose(probs, expected, rtol=1e-6)
+
+
+def test_exploration_falls_in_even_parts_of_the_run():
+    algorithm = GMZ(tiny_config(exploration=(0.5, 0.25, 0.0), num_learner_steps=9), SPEC)
+    found = [float(algorithm.exploration(jnp.int32(step))) for step in (0, 2, 3, 6, 8, 100)]
+    assert found == [0.5, 0.5, 0.25, 0.0, 0.0, 0.0]

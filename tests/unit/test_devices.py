@@ -30,7 +30,9 @@ state = learner.init()
 loops = EnvironmentLoops(algorithm, [EnvironmentBatch(lambda i: Walk(), 2, lambda i, e: e)], 0)
 chunk, _ = loops.act(state.params, state.step, 3)
 assert chunk.action.shape == (2, 3)
-searched = loops.actor.search(chunk.observation[:, 0], chunk.invalid_actions[:, 0], np.int32(0), 0)
+searched, _ = loops.actor.search(
+    chunk.observation[:, 0], chunk.invalid_actions[:, 0], np.int32(0), 0
+)
 moved = placed(placed(state.params, jax.devices()[1]), jax.devices()[0])
 assert {d.id for leaf in jax.tree.leaves(moved) for d in leaf.devices()} == {0}
 print(*sorted(d.id for d in searched.value.devices()), *sorted(

@@ -103,8 +103,8 @@ def test_a_sample_is_a_function_of_state_and_key(replay, sample):
 def test_num_bytes_is_what_is_allocated(replay):
     allocated = sum(x.nbytes for x in jax.tree.leaves(replay.init().experience))
     assert replay.num_bytes == allocated
-    # 2 observations, 5 numbers, a flag, 3 flags and 3 probabilities, 14 times.
-    assert allocated == 14 * (2 * 4 + 5 * 4 + 1 + 3 + 3 * 4)
+    # 2 observations, 6 numbers, a flag, 3 flags and 3 probabilities, 14 times.
+    assert allocated == 14 * (2 * 4 + 6 * 4 + 1 + 3 + 3 * 4)
 
 
 def test_an_empty_transition_has_the_types_that_the_actor_makes():
@@ -124,8 +124,8 @@ def test_a_buffer_that_does_not_fit_is_refused_with_numbers(replay, monkeypatch)
 def test_the_refusal_counts_in_megabytes(monkeypatch):
     replay = Replay(tiny_config(max_replay_size=100_000_000), SPEC)
     monkeypatch.setattr(replay_module, "available_memory", lambda: 50_000_000)
-    with pytest.raises(UserError, match=r"100,000,000 transitions takes 4,400 MB and 50 MB are "
-                                        r"free: lower max_replay_size to 568,181"):  # fmt: skip
+    with pytest.raises(UserError, match=r"100,000,000 transitions takes 4,800 MB and 50 MB are "
+                                        r"free: lower max_replay_size to 520,833"):  # fmt: skip
         replay.init()
 
 

@@ -164,6 +164,7 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(params, targets):
         "chance": 11.0,
         "commitment": 13.0,
         "consistency": 17.0,
+        "entropy": 0.5,
     }
     settings = {f"{name}_weight": weight for name, weight in weights.items()}
     algorithm = SMZ(tiny_smz_config(**settings), SPEC)
@@ -353,3 +354,17 @@ def test_visits_rank_first_then_values_and_illegal_actions_last():
     assert order([False, True, False, False]).tolist() == [0, 2, 3, 1]
     # An unvisited legal action still comes before an illegal one that has all the visits.
     assert order([True, True, True, False])[0] == 3
+
+
+def test_values_closer_than_the_smallest_range_do_not_steer_the_visits(params):
+    """With a range beyond every value visits follow the prior, as if all actions were alike."""
+
+    def visits(smallest):
+        search = searcher(False, num_simulations=32, min_value_range=smallest)
+        return np.asarray(
+            search(params, jax.random.key(0), OBSERVATIONS, LEGAL, np.int32(0)).policy_probs
+        )
+
+    prior = SMZ(tiny_smz_config(), SPEC).policy_and_value(params, OBSERVATIONS, LEGAL)[0]
+    distance = [np.abs(visits(smallest) - prior).max(axis=-1).mean() for smallest in (1e9, 1e-8)]
+    assert distance[0] < 0.1 < distance[1]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from mujax_pipe.errors import UserError
-from mujax_pipe.training.wrappers import DiscretiseActions
+from mujax_pipe.training.wrappers import DiscretiseActions, Mask2048
 from tests.fakes import Walk
 
 
@@ -75,3 +75,29 @@ def test_a_grid_that_makes_no_sense_is_refused(settings, words):
 def test_discrete_actions_are_refused():
     with pytest.raises(UserError, match=r"discretise:5 needs Box actions, found Discrete\(3\)"):
         DiscretiseActions(Walk(), 5)
+
+
+def test_in_2048_exactly_the_moves_that_change_the_board_are_legal():
+    env = gym.make("gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0")
+    masked, rng = Mask2048(env), np.random.default_rng(0)
+    _, info = masked.reset(seed=0)
+    seen = 0
+    for _ in range(2000):
+        illegal = info["invalid_actions"]
+        for action in range(4):
+            moved = env.unwrapped.apply_action(info["board"], action)[0]
+            assert illegal[action] == (moved == info["board"]).all()
+        seen += illegal.sum()
+        _, _, terminated, _, info = masked.step(rng.choice(np.flatnonzero(~illegal)))
+        assert info["is_legal"]
+        if terminated:
+            # No action is chosen any more, and a mask of all would be refused.
+            assert not info["invalid_actions"].any()
+            break
+    assert terminated
+    assert seen > 10
+
+
+def test_the_mask_of_2048_is_for_2048_alone():
+    with pytest.raises(UserError, match=r"mask_2048 is for .*TwentyFortyEight-v0, found <Walk"):
+        Mask2048(Walk())
