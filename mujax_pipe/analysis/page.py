@@ -106,7 +106,7 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
         "## Make a row again",
         "Training again in a folder of its own, and comparing every byte:",
         "```sh\n" + "\n".join(_again(params)) + "\n```",
-        "Everything: delete `results/cells` and run `snakemake --cores all`, or `dvc repro --force`.",
+        "Everything: delete `results/cells`, then `snakemake --cores all`; or `dvc repro --force`.",
         "## Figures",
         *(f"![{Path(name).stem.replace('_', ' ')}]({name})" for name in shown),
     ]
