@@ -138,9 +138,6 @@ class MuZeroConfig:
     value_weight: float = setting(1.0, "Weight of the value loss.", low=0.0, panel="Loss")
     reward_weight: float = setting(1.0, "Weight of the reward loss.", low=0.0, panel="Loss")
     policy_weight: float = setting(1.0, "Weight of the policy loss.", low=0.0, panel="Loss")
-    entropy_weight: float = setting(
-        0.0, "Weight that pulls the prior towards uniform.", low=0.0, panel="Loss"
-    )
     consistency_weight: float = setting(
         2.0,
         "Weight that pulls unrolled embeddings to those of the observations reached [E].",

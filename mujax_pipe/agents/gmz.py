@@ -78,7 +78,6 @@ class GMZ(muzero.Algorithm):
             "reward": (unrolled.reward, targets.reward_probs, targets.reward_mask, weights[1:]),
         }
         losses = {name: muzero.weighted_cross_entropy(*term) for name, term in terms.items()}
-        losses["entropy"] = muzero.negative_entropy(unrolled.policy, targets.policy_mask, weights)
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),

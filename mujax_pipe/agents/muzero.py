@@ -174,12 +174,6 @@ def consistency(unrolled: Array, encoded: Array, mask: Array, weights: Array) ->
     return jnp.mean(jnp.sum(weights[None] * mask * (1.0 - similarity), axis=-1))
 
 
-def negative_entropy(logits: Array, mask: Array, weights: Array) -> Array:
-    """Returns minus the entropy in nats of [N, T, A], reduced as `weighted_cross_entropy` does."""
-    entropy = distrax.Categorical(logits=logits).entropy()
-    return -jnp.mean(jnp.sum(weights[None] * mask * entropy, axis=-1))
-
-
 def policy_metrics(logits: Array, targets: Targets) -> Metrics:
     """Returns entropies of prior and search policy at the root, and their divergence; nats."""
     prior = distrax.Categorical(logits=logits[:, 0])

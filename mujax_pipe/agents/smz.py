@@ -119,7 +119,6 @@ class SMZ(muzero.Algorithm):
         losses["commitment"] = jnp.mean(
             jnp.sum(weights[None, 1:] * targets.transition_mask * distance, axis=-1)
         )
-        losses["entropy"] = muzero.negative_entropy(unrolled.policy, targets.policy_mask, weights)
         losses["consistency"] = muzero.consistency(
             unrolled.embedding[:, 1:],
             network.represent(targets.observation[:, 1:]),

@@ -77,12 +77,12 @@ def test_a_masked_target_has_no_gradient():
 
 
 def test_the_loss_is_the_weighted_sum_of_its_parts(targets, params):
-    weights = {"policy": 2.0, "value": 3.0, "reward": 5.0, "consistency": 7.0, "entropy": 0.5}
+    weights = {"policy": 2.0, "value": 3.0, "reward": 5.0, "consistency": 7.0}
     config = tiny_config(**{f"{name}_weight": weight for name, weight in weights.items()})
     algorithm = GMZ(config, SPEC)
     loss, metrics = jax.jit(algorithm.loss)(params, targets)
     expected = sum(weight * metrics[f"{name}_loss"] for name, weight in weights.items())
-    assert all(abs(metrics[f"{name}_loss"]) > 0.1 for name in weights)
+    assert all(metrics[f"{name}_loss"] > 0.1 for name in weights)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
     np.testing.assert_array_equal(loss, metrics["loss"])
 

@@ -164,7 +164,6 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(params, targets):
         "chance": 11.0,
         "commitment": 13.0,
         "consistency": 17.0,
-        "entropy": 0.5,
     }
     settings = {f"{name}_weight": weight for name, weight in weights.items()}
     algorithm = SMZ(tiny_smz_config(**settings), SPEC)
