@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,21 @@ from tests.unit.finished_cells import make_params, write_cell
 PARAMS = make_params(algos=["gmz", "smz"], envs=["cartpole"], seeds=[0, 1])
 
 
-@pytest.fixture
-def finished(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def aggregated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("finished")
     for cell in PARAMS.cells("all"):
-        files = write_cell(tmp_path, cell, returns=(1.0, 3.0 + 2 * cell.seed))
+        files = write_cell(root, cell, returns=(1.0, 3.0 + 2 * cell.seed))
         files.logs.mkdir(parents=True)
         record = {"seconds": 100.0 + 50 * cell.seed, "peak_memory_mb": 900.0, "cpu": "A, B"}
         files.machine.write_text(json.dumps(record))
-    analysis.aggregate(PARAMS, "all", tmp_path)
+    analysis.aggregate(PARAMS, "all", root)
+    return root
+
+
+@pytest.fixture
+def finished(aggregated: Path, tmp_path: Path) -> Path:
+    shutil.copytree(aggregated, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
