@@ -2,9 +2,7 @@
 
 The command line, `params.yaml` and the Python API all derive from these dataclasses, so a default
 stands in one place. Defaults follow the papers where a paper gives one:
-
-  [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a learned
-      model"
+  [M] Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning ..."
   [G] Danihelka et al. 2022, "Policy improvement by planning with Gumbel"
   [S] Antonoglou et al. 2022, "Planning in stochastic environments with a learned model"
   [E] Ye et al. 2021, "Mastering Atari games with limited data"
@@ -21,9 +19,8 @@ from typing import Any, Self
 from mujax_pipe.errors import UserError, quoted
 from mujax_pipe.settings import setting, setting_fields, validate
 
-# Size presets: width and number of the hidden layers that carry a state to a state. Embeddings and
-# the layers of the heads are half as wide, and the heads one layer shallower: that halves the
-# arithmetic of a search (docs/performance.md).
+# Size presets: width and number of the layers from state to state. Embeddings and heads are half as
+# wide, heads one layer shallower: half the arithmetic of a search (docs/performance.md).
 _SIZES = {"XS": (64, 1), "S": (128, 2), "M": (256, 2), "L": (512, 3), "XL": (1024, 3)}
 SIZES = tuple(_SIZES)
 
@@ -94,11 +91,7 @@ class MuZeroConfig:
         0.99, "Discount per environment step [M].", low=0.0, high=1.0, panel="Targets"
     )
     unroll_steps: int = setting(
-        5,
-        "Steps (K) the model is unrolled and trained on [M].",
-        low=1,
-        high=64,
-        panel="Targets",
+        5, "Steps (K) the model is unrolled and trained on [M].", low=1, high=64, panel="Targets"
     )
     bootstrap_steps: int = setting(
         5,
@@ -147,10 +140,7 @@ class MuZeroConfig:
 
     # Optimisation
     num_learner_steps: int = setting(
-        20_000,
-        "Learner steps over which the learning rate decays.",
-        low=1,
-        panel="Optimisation",
+        20_000, "Learner steps over which the learning rate decays.", low=1, panel="Optimisation"
     )
     batch_size: int = setting(
         256, "Windows in each batch (N).", low=1, high=1_048_576, panel="Optimisation"
