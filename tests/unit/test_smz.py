@@ -310,9 +310,11 @@ def test_root_noise_changes_the_visits_and_nothing_else_does(params):
     assert (one.action != other.action).any()
 
 
-def test_the_temperature_of_the_schedule_reaches_the_draw(params, greedy):
+def test_the_temperature_of_the_schedule_reaches_the_draw(params):
     """At temperature 0 the most visited action is certain; at 1 it is not."""
-    search = searcher(True, dirichlet_fraction=0.0, temperatures=(1.0, 0.0), num_learner_steps=20)
+    # Of seven visits to three actions one has more than another.
+    schedule = {"temperatures": (1.0, 0.0), "num_learner_steps": 20, "num_simulations": 7}
+    search, greedy = searcher(True, dirichlet_fraction=0.0, **schedule), searcher(False, **schedule)
     best = greedy(params, jax.random.key(0), OBSERVATIONS, LEGAL, np.int32(0)).policy_probs.max(-1)
     share = []
     for step in (0, 10):
