@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 
 from mujax_pipe.analysis import results, statistics
-from mujax_pipe.analysis.formats import csv, display, display_interval, markdown, percent, write
-from mujax_pipe.analysis.tables import interval_notes
+from mujax_pipe.analysis.formats import csv, display, markdown, write
+from mujax_pipe.analysis.tables import interval_notes, shown_scores
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import COST, FINGERPRINT, PAGE, RESULTS, AnalysisFiles, Cell, CellFiles
 
@@ -85,14 +85,13 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
       root: the folder of params.yaml.
     """
     scores = statistics.final_scores(results.read_tables("all", root).scores, params.analysis)
-    rows = [_row(params, row, cost, root) for row in scores.to_dict("records")]
     figures = AnalysisFiles().figures
     shown = [path.relative_to(RESULTS).as_posix() for path in figures if path.suffix == ".png"]
     hours = cost["seconds"].sum() / 3600
     parts = [
         "# Results",
         "Written by `mujax-pipe page` from the files beside it; never edited.",
-        markdown(pd.DataFrame(rows)).rstrip(),
+        markdown(_table(params, scores, cost, root)).rstrip(),
         *interval_notes(params, scores),
         "Random: the measured return of a policy that draws among the legal actions. References:",
         "\n".join(
@@ -113,26 +112,18 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _row(
-    params: Params, row: dict[str, typing.Any], cost: pd.DataFrame, root: Path
-) -> dict[str, str]:
-    env, algo = row["env"], row["algo"]
-    mine = cost[(cost["env"] == env) & (cost["algo"] == algo)]
-    steps = params.environments[env].num_env_steps
-    return {
-        "Environment": params.environments[env].id,
-        "Algorithm": params.figures.algorithm_names.get(algo, algo),
-        "Steps": f"{steps:,}",
-        "Seeds": str(row["seeds"]),
-        "Mean": display(row["mean"]),
-        f"{percent(params.analysis.confidence)} interval": display_interval(row),
-        "IQM": display(row["iqm"]),
-        "Lowest": display(row["min"]),
-        "Highest": display(row["max"]),
-        "Random": display(results.read_random(params, env, root)),
-        "Reference": display(params.references[env].score),
-        "Core-seconds a seed": f"{mine['seconds'].mean():,.0f}",
-    }
+def _table(params: Params, scores: pd.DataFrame, cost: pd.DataFrame, root: Path) -> pd.DataFrame:
+    """Puts references and cost beside the final scores."""
+    table = shown_scores(params, scores)
+    envs = scores["env"]
+    seconds = cost.groupby(["env", "algo"])["seconds"].mean()
+    table.insert(2, "Steps", [f"{params.environments[env].num_env_steps:,}" for env in envs])
+    table["Random"] = [display(results.read_random(params, env, root)) for env in envs]
+    table["Reference"] = [display(params.references[env].score) for env in envs]
+    table["Core-seconds a seed"] = [
+        f"{seconds[env, algo]:,.0f}" for env, algo in zip(envs, scores["algo"], strict=True)
+    ]
+    return table
 
 
 def _again(params: Params) -> list[str]:

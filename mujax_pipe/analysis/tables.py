@@ -48,7 +48,7 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
     steps = statistics.steps_to_threshold(cells.curves, thresholds(params, cells.random))
     settings = hyperparameters(params, grid)
     for name, frame, shown, notes in (
-        ("final_scores", scores, _shown_scores(params, scores), interval_notes(params, scores)),
+        ("final_scores", scores, shown_scores(params, scores), interval_notes(params, scores)),
         ("steps_to_threshold", steps, _shown_steps(params, steps), [_threshold_note(params)]),
         ("hyperparameters", settings, _shown_settings(params, settings), _SOURCES),
     ):
@@ -109,7 +109,8 @@ def summary_json(scores: pd.DataFrame) -> str:
     return json.dumps(metric, indent=2, allow_nan=False) + "\n"
 
 
-def _shown_scores(params: Params, scores: pd.DataFrame) -> pd.DataFrame:
+def shown_scores(params: Params, scores: pd.DataFrame) -> pd.DataFrame:
+    """Returns `statistics.final_scores` as text for a reader."""
     rows = [
         {
             **_names(params, row),

@@ -40,7 +40,7 @@ def test_scores_stand_beside_references_and_cost(finished: Path) -> None:
     row = next(line for line in text.splitlines() if line.startswith("| CartPole-v1 | Gumbel"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[2:5] == ["1,000", "2", "2.50"]
-    assert cells[6:] == ["2.50", "2.00", "3.00", "0.0000", "10.00", "125"]
+    assert cells[6:] == ["2.50", "2.50", "2.00", "3.00", "0.0000", "10.00", "125"]
     assert "- CartPole-v1: 10.00 (a proof)" in text
     assert "mujax-pipe verify smz/cartpole/seed-0 smz/cartpole/seed-1" in text
     assert "The 4 cells took 0.1 core-hours to train (A  B)" in text
