@@ -67,6 +67,7 @@ def test_the_search_of_the_observation_is_recorded(played):
     chunk, _, _ = played
     np.testing.assert_allclose(chunk.value, 100 + chunk.observation @ PARAMS["w"], rtol=1e-5)
     np.testing.assert_allclose(chunk.policy_probs, 1 / 3, rtol=1e-6)
+    np.testing.assert_allclose(chunk.action_prob, 1 / 3, rtol=1e-6)
 
 
 def test_a_terminated_step_has_no_discount_and_no_bootstrap_value():

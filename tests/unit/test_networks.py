@@ -6,7 +6,7 @@ import rlax
 from flax import nnx
 
 from mujax_pipe.agents.gmz import GMZ
-from mujax_pipe.agents.networks import MLP, initialised, mix_uniform
+from mujax_pipe.agents.networks import MLP, beside, initialised, mix_uniform
 from tests.fakes import SPEC, tiny_config
 
 
@@ -141,3 +141,13 @@ def test_the_policy_head_mixes(algorithm, noisy):
     mixed = jax.nn.softmax(algorithm.root(noisy, OBSERVATIONS).prior_logits)
     pure = jax.nn.softmax(without.root(noisy, OBSERVATIONS).prior_logits)
     np.testing.assert_allclose(mixed, 0.99 * pure + 0.01 / 3, rtol=1e-5)
+
+
+def test_what_was_done_is_as_long_as_where():
+    """Else a layer sees little of the action: embeddings have elements of about 1."""
+    embedding = np.random.default_rng(0).choice([-1.0, 1.0], size=(5, 64)).astype(np.float32)
+    joined = np.asarray(beside(embedding, jax.nn.one_hot(jnp.arange(5) % 3, 3)))
+    np.testing.assert_array_equal(joined[:, :64], embedding)
+    lengths = np.linalg.norm(joined[:, :64], axis=-1), np.linalg.norm(joined[:, 64:], axis=-1)
+    np.testing.assert_allclose(*lengths, rtol=1e-6)
+    np.testing.assert_array_equal(joined[:, 64:].argmax(axis=-1), [0, 1, 2, 0, 1])

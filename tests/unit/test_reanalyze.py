@@ -86,3 +86,14 @@ def test_the_algorithm_says_whether_fresh_searches_explore(explores):
     assert asked == [explores]
     assert not GMZ.reanalyze_explores
     assert SMZ.reanalyze_explores
+
+
+def test_the_ratio_is_to_how_likely_the_action_was_not_to_the_search_policy():
+    """Explored actions were likelier than the search would have had them."""
+    config = tiny_config(reanalyze_ratio=0.0)
+    windows = numbered(N, config.window_length)
+    likely = np.full_like(windows.action_prob, 2 / 3)
+    windows = jax.tree.map(jnp.asarray, dataclasses.replace(windows, action_prob=likely))
+    params = {"w": np.ones(2, np.float32)}
+    _, ratio = reanalyze(Linear(config, SPEC), params, jax.random.key(0), windows, np.int32(0))
+    np.testing.assert_allclose(ratio, 0.5, rtol=1e-6)
