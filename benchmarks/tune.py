@@ -76,7 +76,10 @@ def run(trial: Trial) -> dict[str, Any]:
     cell = Cell(algo=trial.algo, env=trial.env, seed=trial.seed)
     environment = params.environments[trial.env]
     base = params.config(cell)
-    changed = {**dataclasses.asdict(base), **json.loads(trial.settings)}
+    settings = json.loads(trial.settings)
+    if size := settings.pop("size", None):
+        base = base.with_size(size)
+    changed = {**dataclasses.asdict(base), **settings}
     config = from_mapping(type(base), changed, where=trial.name)
     steps = config.learner_steps_within(trial.env_steps)
     scoring = params.evaluation_config(cell)

@@ -123,12 +123,20 @@ def _by_env(scores: pd.DataFrame, algo: str) -> dict[str, np.ndarray]:
 
 
 def _beats(samples: Sequence[np.ndarray]) -> float:
-    """Mean over environments of P(X > Y) + P(X = Y) / 2: first all X, then all Y."""
+    """Mean over environments of P(X > Y) + P(X = Y) / 2: first all X, then all Y.
+
+    As rliable's `probability_of_improvement`, which goes through a Mann-Whitney test: thirty times
+    as long where thousands of resamples ask for it.
+    """
     half = len(samples) // 2
     pairs = zip(samples[:half], samples[half:], strict=True)
-    return float(
-        np.mean([metrics.probability_of_improvement(x[:, None], y[:, None]) for x, y in pairs])
-    )
+    return float(np.mean([_wins(x, y) / (len(x) * len(y)) for x, y in pairs]))
+
+
+def _wins(x: np.ndarray, y: np.ndarray) -> float:
+    """Counts pairs that x wins, and half of those that are drawn."""
+    x = x[:, None]
+    return np.count_nonzero(x > y) + 0.5 * np.count_nonzero(x == y)
 
 
 def _shares(runs: np.ndarray) -> np.ndarray:

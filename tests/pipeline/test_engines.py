@@ -173,6 +173,12 @@ def test_a_published_cell_is_verified_byte_for_byte(by_snakemake: Any) -> None:
     assert f"{name}: is as published; compared bytes" in printed[-1]
     assert tracked(by_snakemake.root) == before
 
+
+@pytest.mark.slow
+def test_what_differs_from_the_published_is_named_and_kept(by_snakemake: Any) -> None:
+    name = "gmz/cartpole/seed-0"
+    folder = f"results/cells/{name}"
+    before = tracked(by_snakemake.root)
     path, best = by_snakemake.root / folder / "curve.csv", by_snakemake.root / folder / "best"
     try:
         path.write_text("\n".join([*path.read_text().splitlines()[:-1], "37,200,1.5", ""]))
