@@ -1,10 +1,11 @@
 """How cost grows: with replay, simulations, environments, the batch, and a grid with cores.
 
     python benchmarks/scaling.py            # about ten minutes; wants a quiet machine
+    python benchmarks/scaling.py replay     # that part alone, anew
 
-Gumbel MuZero of the default size on shapes of CartPole-v1, one XLA thread. Each point is the median
-of several calls after compiling. Numbers go to benchmarks/results/scaling.json, the plot to
-docs/figures/scaling.png.
+Gumbel MuZero of the default size on shapes of CartPole-v1, one XLA thread. Each point is the
+fastest of several calls after compiling, in a process of its own. Numbers go to
+benchmarks/results/scaling.json, the plot to docs/figures/scaling.png.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import dataclasses
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,11 +32,11 @@ REPLAY = (10_000, 100_000, 500_000, 2_000_000)
 SIMULATIONS = (4, 8, 16, 32, 64, 128)
 ENVIRONMENTS = (1, 4, 16, 64, 256)
 BATCH = (32, 64, 128, 256, 512)
-PARTS = ("replay", "simulations", "environments", "batch")
+PARTS = ("replay", "simulations", "environments", "batch", "cores")
 
 
 def seconds_of(call: Callable[[], Any], rounds: int = 7) -> float:
-    """Returns the median seconds of a call, the first left out."""
+    """Returns the least seconds of a call: what others on the machine take is not ours."""
     import jax
 
     jax.block_until_ready(call())
@@ -45,7 +45,7 @@ def seconds_of(call: Callable[[], Any], rounds: int = 7) -> float:
         started = time.perf_counter()
         jax.block_until_ready(call())
         taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+    return min(taken)
 
 
 def resident_mb() -> float:
@@ -55,7 +55,7 @@ def resident_mb() -> float:
 
 
 def learner_step(**settings: Any) -> dict[str, float]:
-    """Measures a learner step with a full replay, and what the replay takes."""
+    """Measures a learner step with a full replay, and what the process then holds."""
     import jax
     import numpy as np
 
@@ -67,7 +67,6 @@ def learner_step(**settings: Any) -> dict[str, float]:
     config, spec = GMZConfig(**settings), EnvironmentSpec(observation_dim=4, num_actions=2)
     algorithm, replay = algorithm_for(config, spec), Replay(config, spec)
     learner = Learner(algorithm, replay, seed=0)
-    before = resident_mb()
     state, length = replay.init(), config.max_replay_size // config.num_envs
     shape = (config.num_envs, min(length, 500))
     chunk = jax.tree.map(lambda x: np.zeros((*shape, *x.shape), x.dtype), empty_transition(spec))
@@ -77,7 +76,7 @@ def learner_step(**settings: Any) -> dict[str, float]:
     for _ in range(length // shape[1]):
         state = replay.add(state, chunk)
     jax.block_until_ready(state)
-    held = resident_mb() - before
+    held = resident_mb()
     training = learner.init()
 
     def steps() -> Any:
@@ -87,7 +86,7 @@ def learner_step(**settings: Any) -> dict[str, float]:
 
     return {
         "seconds": seconds_of(steps, 5) / 4,
-        "replay_mb": held,
+        "resident_mb": held,
         "projected_mb": replay.num_bytes / 1e6,
     }
 
@@ -131,20 +130,24 @@ def acting(num_envs: int) -> dict[str, float]:
     return {"seconds": seconds / (8 * num_envs)}
 
 
-def points(part: str) -> Iterator[tuple[int, dict[str, float]]]:
+POINTS: dict[str, tuple[tuple[int, ...], Callable[[int], dict[str, float]]]] = {
+    "replay": (REPLAY, lambda size: learner_step(max_replay_size=size, min_replay_size=1000)),
+    "simulations": (SIMULATIONS, lambda number: search(num_simulations=number)),
+    "environments": (ENVIRONMENTS, acting),
+    "batch": (BATCH, lambda size: learner_step(batch_size=size)),
+    "cores": (tuple(range(1, (os.cpu_count() or 1) + 1)), lambda cores: {"seconds": grid(cores)}),
+}
+
+
+def measured(part: str) -> Iterator[dict[str, float]]:
     """Yields what was measured at each value of what grows."""
-    if part == "replay":
-        for size in REPLAY:
-            yield size, learner_step(max_replay_size=size, min_replay_size=1000)
-    elif part == "simulations":
-        for number in SIMULATIONS:
-            yield number, search(num_simulations=number)
-    elif part == "environments":
-        for number in ENVIRONMENTS:
-            yield number, acting(number)
-    else:
-        for size in BATCH:
-            yield size, learner_step(batch_size=size)
+    if part == "cores":
+        grid(os.cpu_count() or 1)  # Compiles for all.
+    for at in POINTS[part][0]:
+        command = [sys.executable, __file__, "--one", part, str(at)]
+        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        print(" ", output.splitlines()[-1], flush=True)
+        yield json.loads(output.splitlines()[-1])
 
 
 def grid(cores: int) -> float:
@@ -188,10 +191,12 @@ def plot(found: dict[str, Any]) -> None:
         axis.plot([p["at"] for p in values], [1e3 * p["seconds"] for p in values], "o-")
         axis.set(xlabel=x, ylabel=y, xscale="log", ylim=(0, None))
     memory, cores = axes.flat[4:]
-    values = found["replay"]
-    for name, label, style in (("replay_mb", "taken", "o-"), ("projected_mb", "projected", "--")):
-        memory.plot([p["at"] for p in values], [p[name] for p in values], style, label=label)
-    memory.set(xlabel="transitions in replay", ylabel="MB", xscale="log", yscale="log")
+    first, *values = found["replay"]
+    for name, label, style in (("resident_mb", "taken", "o-"), ("projected_mb", "projected", "--")):
+        more = [p[name] - first[name] for p in values]
+        memory.plot([p["at"] for p in values], more, style, label=label)
+    memory.set(xlabel="transitions in replay", ylabel=f"MB more than for {first['at']:,}")
+    memory.set(xscale="log", yscale="log")
     memory.legend(frameon=False)
     cores.plot([p["at"] for p in found["cores"]], [p["seconds"] for p in found["cores"]], "o-")
     cores.set(xlabel="--cores", ylabel="s for a grid of 4 cells", ylim=(0, None))
@@ -201,25 +206,23 @@ def plot(found: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; without: all")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.part:
+    if options.one:
         runtime.prepare(1)
-        found = [{"at": at, **measured} for at, measured in points(options.part)]
-        print(json.dumps(found))
+        part, at = options.one[0], int(options.one[1])
+        print(json.dumps({"at": at, **POINTS[part][1](at)}))
         return
-    found: dict[str, Any] = {}
-    for part in PARTS:
-        command = [sys.executable, __file__, "--part", part]
-        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-        found[part] = json.loads(output.splitlines()[-1])
-        print(part, *(json.dumps(point) for point in found[part]), sep="\n  ", flush=True)
-    number = os.cpu_count() or 1
-    grid(number)  # Compiles for all.
-    found["cores"] = [{"at": n, "seconds": grid(n)} for n in range(1, number + 1)]
-    print("cores", found["cores"])
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
-    plot(found)
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: allowed are {', '.join(PARTS)}")
+    found = json.loads(RESULTS.read_text()) if options.parts and RESULTS.exists() else {}
+    for part in options.parts or PARTS:
+        print(part, flush=True)
+        found[part] = list(measured(part))
+        RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    if found.keys() >= set(PARTS):
+        plot(found)
 
 
 if __name__ == "__main__":
