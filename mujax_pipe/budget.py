@@ -30,7 +30,7 @@ def train_minutes(config: MuZeroConfig) -> int:
 
 
 def _weights(config: MuZeroConfig) -> int:
-    """Counts the weights of the network, give or take the ends of its parts, and what is besides."""
+    """Counts the weights of the network, about, and for each part what it costs besides."""
     total = 0
     for field in dataclasses.fields(config):
         if field.name.endswith("_layer_sizes"):

@@ -20,10 +20,10 @@ with (ROOT / "results" / "cost.csv").open(encoding="utf-8", newline="") as file:
     }
 
 
-@pytest.mark.parametrize("cell", TOOK, ids=str)
+@pytest.mark.parametrize("cell", TOOK, ids=lambda cell: cell.name)
 def test_published_cells_stay_well_below(cell):
     asked_for = 60.0 * train_minutes(PARAMS.config(cell))
-    assert 2.5 * TOOK[cell] < asked_for < 12.0 * TOOK[cell]
+    assert 2.5 * TOOK[cell] < asked_for < 20.0 * TOOK[cell]
 
 
 @pytest.mark.parametrize(
