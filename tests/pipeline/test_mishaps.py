@@ -76,7 +76,7 @@ def test_the_search_of_a_cell_runs_beside_its_evaluation(finished: Any) -> None:
     [
         "best",
         pytest.param("train.json", marks=pytest.mark.slow),
-        "evaluation.csv",
+        pytest.param("evaluation.csv", marks=pytest.mark.slow),
         pytest.param("search.json", marks=pytest.mark.slow),
     ],
 )
@@ -162,7 +162,10 @@ def small_disk(new_project: Callable[[], Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [("size=100k", "No space left on device"), ("ro", "Read-only file system")],
+    [
+        ("size=100k", "No space left on device"),
+        pytest.param("ro", "Read-only file system", marks=pytest.mark.slow),
+    ],
 )
 def test_results_that_cannot_be_written_are_named_and_nothing_is_half_there(
     small_disk: Any, options: str, reason: str
