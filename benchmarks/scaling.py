@@ -180,16 +180,17 @@ def plot(found: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     labels = {
-        "replay": ("transitions in replay", "ms a learner step"),
-        "simulations": ("simulations", "ms a search of 16 states"),
-        "environments": ("environments side by side", "ms an environment step"),
-        "batch": ("batch size", "ms a learner step"),
+        "replay": ("transitions in replay", "ms a learner step", "log"),
+        "simulations": ("simulations", "ms a search of 16 states", "linear"),
+        "environments": ("environments side by side", "ms an environment step", "log"),
+        "batch": ("batch size", "ms a learner step", "linear"),
     }
     figure, axes = plt.subplots(2, 3, figsize=(10, 5.6), layout="constrained")
-    for axis, (part, (x, y)) in zip(axes.flat, labels.items(), strict=False):
+    for axis, (part, (x, y, scale)) in zip(axes.flat, labels.items(), strict=False):
         values = found[part]
         axis.plot([p["at"] for p in values], [1e3 * p["seconds"] for p in values], "o-")
-        axis.set(xlabel=x, ylabel=y, xscale="log", ylim=(0, None))
+        axis.set(xlabel=x, ylabel=y, xscale=scale)
+        axis.set_ylim(0, None)
     memory, cores = axes.flat[4:]
     first, *values = found["replay"]
     for name, label, style in (("resident_mb", "taken", "o-"), ("projected_mb", "projected", "--")):
@@ -199,14 +200,15 @@ def plot(found: dict[str, Any]) -> None:
     memory.set(xscale="log", yscale="log")
     memory.legend(frameon=False)
     cores.plot([p["at"] for p in found["cores"]], [p["seconds"] for p in found["cores"]], "o-")
-    cores.set(xlabel="--cores", ylabel="s for a grid of 4 cells", ylim=(0, None))
+    cores.set(xlabel="--cores", ylabel="s for a grid of 4 cells")
+    cores.set_ylim(0, None)
     cores.set_xticks([p["at"] for p in found["cores"]])
     figure.savefig(FIGURE, dpi=120, metadata={"Software": None})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; without: all")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}, or plot; without: all")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -214,10 +216,10 @@ def main() -> None:
         part, at = options.one[0], int(options.one[1])
         print(json.dumps({"at": at, **POINTS[part][1](at)}))
         return
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"{', '.join(sorted(unknown))}: allowed are {', '.join(PARTS)}")
+    if unknown := set(options.parts) - {*PARTS, "plot"}:
+        parser.error(f"{', '.join(sorted(unknown))}: allowed are {', '.join(PARTS)}, plot")
     found = json.loads(RESULTS.read_text()) if options.parts and RESULTS.exists() else {}
-    for part in options.parts or PARTS:
+    for part in (part for part in options.parts or PARTS if part != "plot"):
         print(part, flush=True)
         found[part] = list(measured(part))
         RESULTS.write_text(json.dumps(found, indent=2) + "\n")
