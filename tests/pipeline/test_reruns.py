@@ -158,6 +158,18 @@ CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
 }
 
 
+# Each takes ten seconds; of changes that take the same way, one is among the quick tests.
+SLOW = {
+    "a setting of all runs",
+    "episodes of a search budget",
+    "a setting of the statistics",
+    "a colour",
+    "an environment less",
+    "a comment in the trainer",
+    "a comment in what measures search",
+}
+
+
 @pytest.fixture(scope="module")
 def finished(new_project: Callable[[], Any]) -> Any:
     """A grid that Snakemake has run and DVC knows of."""
@@ -197,7 +209,10 @@ def test_a_finished_grid_has_nothing_to_run(finished: Any) -> None:
     assert {stage for stage in status if not stage.endswith("-demo")} == set()
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CHANGES],
+)
 def test_a_change_runs_the_same_jobs_in_both_engines(finished: Any, change: str) -> None:
     name, old, new, expected = CHANGES[change]
     path = finished.root / name
