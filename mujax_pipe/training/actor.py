@@ -38,11 +38,18 @@ class Actor:
             count: Array,
         ) -> tuple[SearchOutput, Array]:
             key = jax.random.fold_in(key_for(seed, Purpose.ACT), stream)
-            search_key, draw_key = jax.random.split(jax.random.fold_in(key, count))
+            search_key, draw_key = jax.random.split(key)
             output = algorithm.search(
-                params, search_key, observation, invalid_actions, step, explore=True
+                params,
+                jax.random.fold_in(search_key, count),
+                observation,
+                invalid_actions,
+                step,
+                explore=True,
             )
-            return explored(output, invalid_actions, algorithm.exploration(step), draw_key)
+            longest = algorithm.config.exploration_repeat
+            keys = stretch_keys(draw_key, count, longest, len(observation))
+            return explored(output, invalid_actions, algorithm.exploration(step), keys)
 
         self.spec = algorithm.spec
         self._search = jax.jit(search)
@@ -82,8 +89,31 @@ class Actor:
         return int(action[0]) if single else action
 
 
+def stretch_keys(key: Array, count: Array, longest: int, number: int) -> Array:
+    """Returns a key for each environment that stays the same for a stretch of steps, [B].
+
+    What lies far away is not seen by actions that undo each other (Dabney et al. 2021,
+    "Temporally-extended epsilon-greedy exploration"). Stretches are of 1, 2, 4 .. `longest` steps,
+    each length as likely; a length holds for the steps until `count` is a multiple of the longest.
+    They follow from key and count alone: there is nothing to carry or to save.
+
+    Args:
+      key: of all steps.
+      count: [], steps taken before.
+      longest: of the stretches; a number that is no power of 2 counts as the next lower one.
+      number: B.
+    """
+    lengths = longest.bit_length()
+    length_key, key = jax.random.split(key)
+    window = jax.random.fold_in(length_key, count >> (lengths - 1))
+    shift = jax.random.randint(window, (number,), 0, lengths)
+    begun = (count >> shift) << shift
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(number))
+    return jax.vmap(jax.random.fold_in)(keys, begun)
+
+
 def explored(
-    output: SearchOutput, invalid_actions: Array, share: Array, key: Array
+    output: SearchOutput, invalid_actions: Array, share: Array, keys: Array
 ) -> tuple[SearchOutput, Array]:
     """Draws a share of the actions uniformly among the legal ones.
 
@@ -91,16 +121,20 @@ def explored(
       output: of a search of B states.
       invalid_actions: [B, A], True = illegal.
       share: [], of actions that are drawn.
-      key: consumed.
+      keys: [B], consumed; with the key of another step the same is drawn, if it is legal.
 
     Returns:
-      The output with its actions, and how likely each of them was, [B].
+      The output with its actions, and how likely each of them was, [B]: not knowing what the steps
+      before were.
     """
     legal = 1.0 - invalid_actions
     uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
-    whether_key, which_key = jax.random.split(key)
-    drawn = jax.random.categorical(which_key, jnp.log(uniform))
-    whether = jax.random.bernoulli(whether_key, share, drawn.shape)
+
+    def draw(key: Array, logits: Array) -> tuple[Array, Array]:
+        whether_key, which_key = jax.random.split(key)
+        return jax.random.bernoulli(whether_key, share), jax.random.categorical(which_key, logits)
+
+    whether, drawn = jax.vmap(draw)(keys, jnp.log(uniform))
     action = jnp.where(whether, drawn, output.action).astype(output.action.dtype)
     probs = (1.0 - share) * output.policy_probs + share * uniform
     return dataclasses.replace(output, action=action), rlax.batched_index(probs, action)

@@ -8,7 +8,7 @@ import pytest
 from mujax_pipe.agents.gmz import GMZ
 from mujax_pipe.agents.types import SearchOutput
 from mujax_pipe.errors import UserError
-from mujax_pipe.training.actor import explored
+from mujax_pipe.training.actor import explored, stretch_keys
 from mujax_pipe.training.checkpoint import save_best
 from mujax_pipe.training.environment_loop import EnvironmentLoop
 from mujax_pipe.training.envs import EnvironmentBatch
@@ -79,7 +79,7 @@ def searched(num_states, *, probs=(0.7, 0.3, 0.0), action=0):
 
 def test_without_exploration_actions_stay_and_are_as_likely_as_the_search_says():
     output, probs = explored(
-        searched(5), jnp.zeros((5, 3), bool), jnp.float32(0), jax.random.key(0)
+        searched(5), jnp.zeros((5, 3), bool), jnp.float32(0), jax.random.split(jax.random.key(0), 5)
     )
     np.testing.assert_array_equal(output.action, 0)
     np.testing.assert_allclose(probs, 0.7, rtol=1e-6)
@@ -88,12 +88,61 @@ def test_without_exploration_actions_stay_and_are_as_likely_as_the_search_says()
 def test_a_share_of_the_actions_is_uniform_among_the_legal_ones():
     number, share = 20_000, 0.4
     invalid = jnp.tile(jnp.array([False, False, True]), (number, 1))
-    output, probs = explored(searched(number), invalid, jnp.float32(share), jax.random.key(0))
+    keys = jax.random.split(jax.random.key(0), number)
+    output, probs = explored(searched(number), invalid, jnp.float32(share), keys)
     counts = np.bincount(output.action, minlength=3) / number
     # Half of what is drawn is action 1, which the search would not have taken.
     np.testing.assert_allclose(counts, [1 - share / 2, share / 2, 0.0], atol=0.01)
     expected = np.where(output.action == 0, 0.6 * 0.7 + 0.2, 0.6 * 0.3 + 0.2)
     np.testing.assert_allclose(probs, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("longest", [1, 8, 11])
+def test_a_drawn_action_is_held_for_a_stretch_of_any_power_of_two(longest):
+    number, steps, key = 300, 32, jax.random.key(3)
+    keys = np.array(
+        [
+            jax.random.key_data(stretch_keys(key, jnp.int32(count), longest, number))
+            for count in range(steps)
+        ]
+    )
+    changed = (keys[1:] != keys[:-1]).any(axis=-1)
+    # In each window an environment has stretches of one length.
+    window = min(longest, 8)
+    for first in range(0, steps, window):
+        inside = changed[first : first + window - 1]
+        counts = 1 + inside.sum(axis=0)
+        assert set(counts) <= {2**i for i in range(window.bit_length())}
+        if first:
+            assert changed[first - 1].all()
+    # No two environments share a key.
+    assert len(np.unique(keys[0], axis=0)) == number
+
+
+def test_stretches_of_each_length_are_as_likely():
+    number, longest = 6000, 4
+    keys = np.array(
+        [
+            jax.random.key_data(stretch_keys(jax.random.key(0), jnp.int32(count), longest, number))
+            for count in range(longest)
+        ]
+    )
+    changes = (keys[1:] != keys[:-1]).any(axis=-1).sum(axis=0)
+    # 4, 2 and 1 stretches in a window.
+    np.testing.assert_allclose(np.bincount(changes)[[3, 1, 0]] / number, 1 / 3, atol=0.02)
+
+
+def test_what_is_held_is_the_same_action_where_it_is_legal():
+    number = 50
+    keys = stretch_keys(jax.random.key(0), jnp.int32(5), 16, number)
+    free = jnp.zeros((number, 3), bool)
+    held, _ = explored(searched(number), free, jnp.float32(1), keys)
+    again, _ = explored(searched(number, action=1), free, jnp.float32(1), keys)
+    np.testing.assert_array_equal(held.action, again.action)
+    without, _ = explored(searched(number), free.at[:, 2].set(True), jnp.float32(1), keys)
+    legal = np.asarray(held.action) != 2
+    np.testing.assert_array_equal(without.action[legal], held.action[legal])
+    assert 2 not in np.asarray(without.action)
 
 
 def test_exploration_falls_in_even_parts_of_the_run():
