@@ -59,11 +59,7 @@ class MuZeroConfig:
         panel="Network",
     )
     unimix: float = setting(
-        0.01,
-        "Share of a uniform policy mixed into the prior [D].",
-        low=0.0,
-        high=1.0,
-        panel="Network",
+        0.01, "Share of a uniform policy in the prior [D].", low=0.0, high=1.0, panel="Network"
     )
 
     # Search
@@ -85,6 +81,14 @@ class MuZeroConfig:
         high=1.0,
         panel="Search",
     )
+    exploration_repeat: int = setting(
+        1,
+        "Longest stretch of steps that a drawn action is held for; each power of 2 up to it is as "
+        "likely.",
+        low=1,
+        high=1024,
+        panel="Search",
+    )
 
     # Targets
     discount: float = setting(
@@ -101,11 +105,7 @@ class MuZeroConfig:
         panel="Targets",
     )
     td_lambda: float = setting(
-        1.0,
-        "Lambda of the value targets: 1 is the plain n-step return.",
-        low=0.0,
-        high=1.0,
-        panel="Targets",
+        1.0, "Lambda of value targets; 1: n-step returns.", low=0.0, high=1.0, panel="Targets"
     )
     off_policy: str = setting(
         "vtrace",

@@ -38,11 +38,12 @@ class Actor:
             count: Array,
         ) -> tuple[SearchOutput, Array]:
             key = jax.random.fold_in(key_for(seed, Purpose.ACT), stream)
-            search_key, draw_key = jax.random.split(jax.random.fold_in(key, count))
+            search_key, _ = jax.random.split(jax.random.fold_in(key, count))
             output = algorithm.search(
                 params, search_key, observation, invalid_actions, step, explore=True
             )
-            return explored(output, invalid_actions, algorithm.exploration(step), draw_key)
+            keys = stretch_keys(key, count, algorithm.config.exploration_repeat)
+            return explored(output, invalid_actions, algorithm.exploration(step), keys)
 
         self.spec = algorithm.spec
         self._search = jax.jit(search)
@@ -82,25 +83,50 @@ class Actor:
         return int(action[0]) if single else action
 
 
+def stretch_keys(key: Array, count: Array, longest: int) -> Array:
+    """Returns the keys of the stretches of 1, 2, 4 .. `longest` steps that a step lies in, [L].
+
+    They follow from key and count alone: there is nothing to carry or to save.
+
+    Args:
+      key: of all steps.
+      count: [], steps taken before.
+      longest: a number that is no power of 2 counts as the next lower one.
+    """
+    shift = jnp.arange(longest.bit_length())
+    begun = (count >> shift) << shift
+    return jax.vmap(lambda count: jax.random.split(jax.random.fold_in(key, count))[1])(begun)
+
+
 def explored(
-    output: SearchOutput, invalid_actions: Array, share: Array, key: Array
+    output: SearchOutput, invalid_actions: Array, share: Array, keys: Array
 ) -> tuple[SearchOutput, Array]:
-    """Draws a share of the actions uniformly among the legal ones.
+    """Draws a share of the actions uniformly among the legal ones, and holds them for a stretch.
+
+    Actions that undo each other lead nowhere; what is held gets far (Dabney et al. 2021,
+    "Temporally-extended epsilon-greedy exploration"). Each length of a stretch is as likely; it is
+    drawn anew when the longest is over.
 
     Args:
       output: of a search of B states.
       invalid_actions: [B, A], True = illegal.
       share: [], of actions that are drawn.
-      key: consumed.
+      keys: [L], of `stretch_keys`; consumed.
 
     Returns:
-      The output with its actions, and how likely each of them was, [B].
+      The output with its actions, and how likely each of them was, [B], to one who does not know
+      the steps before.
     """
     legal = 1.0 - invalid_actions
     uniform = legal / jnp.sum(legal, axis=-1, keepdims=True)
-    whether_key, which_key = jax.random.split(key)
-    drawn = jax.random.categorical(which_key, jnp.log(uniform))
-    whether = jax.random.bernoulli(whether_key, share, drawn.shape)
+    length = jax.random.randint(jax.random.fold_in(keys[-1], 0), (len(legal),), 0, len(keys))
+
+    def draw(key: Array) -> tuple[Array, Array]:
+        whether_key, which_key = jax.random.split(key)
+        drawn = jax.random.categorical(which_key, jnp.log(uniform))
+        return jax.random.bernoulli(whether_key, share, drawn.shape), drawn
+
+    whether, drawn = (rlax.batched_index(x.T, length) for x in jax.vmap(draw)(keys))
     action = jnp.where(whether, drawn, output.action).astype(output.action.dtype)
     probs = (1.0 - share) * output.policy_probs + share * uniform
     return dataclasses.replace(output, action=action), rlax.batched_index(probs, action)

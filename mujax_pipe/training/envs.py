@@ -14,7 +14,7 @@ import numpy as np
 
 from mujax_pipe.agents.types import EnvironmentSpec
 from mujax_pipe.errors import RunError, UserError, quoted
-from mujax_pipe.training.wrappers import DiscretiseActions, Mask2048
+from mujax_pipe.training.wrappers import ActionMask, DiscretiseActions, Mask2048
 
 # Called with a number; episodes have seeds of their own, so most environments can ignore it.
 EnvironmentFactory = Callable[[int], gym.Env | gym.vector.VectorEnv]
@@ -32,6 +32,10 @@ def _time_limit(env: gym.Env, steps: int) -> gym.Env:
     return gym.wrappers.TimeLimit(env, steps)
 
 
+def _action_mask(env: gym.Env) -> gym.Env:
+    return ActionMask(env)
+
+
 def _mask_2048(env: gym.Env) -> gym.Env:
     return Mask2048(env)
 
@@ -40,6 +44,7 @@ WRAPPERS: dict[str, Callable[..., gym.Env]] = {
     "flatten": _flatten,
     "discretise": _discretise,
     "time_limit": _time_limit,
+    "action_mask": _action_mask,
     "mask_2048": _mask_2048,
 }
 
@@ -52,8 +57,8 @@ def make_environment(
     Args:
       env_id: any Gymnasium id, also `package.module:Name-v0`.
       wrappers: applied in order: `flatten`, `discretise:5` (values per action dimension),
-        `time_limit:200` (steps), `mask_2048` (illegal moves), or `package.module:Wrapper`, an
-        import path called with the environment.
+        `time_limit:200` (steps), `action_mask` (heeds info["action_mask"]), `mask_2048` (illegal
+        moves), or `package.module:Wrapper`, an import path called with the environment.
       render_mode: as Gymnasium has it, such as `rgb_array`.
 
     Raises:

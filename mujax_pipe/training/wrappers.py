@@ -44,6 +44,37 @@ class DiscretiseActions(gym.ActionWrapper, gym.utils.RecordConstructorArgs):
         return self._values[int(action)].copy()
 
 
+class ActionMask(gym.Wrapper, gym.utils.RecordConstructorArgs):
+    """Turns `info["action_mask"]`, 1 = legal as in Gymnasium's Taxi, to `info["invalid_actions"]`.
+
+    Where an episode is over no action is chosen: a mask that leaves none counts as none.
+    """
+
+    def __init__(self, env: gym.Env):
+        gym.utils.RecordConstructorArgs.__init__(self)
+        gym.Wrapper.__init__(self, env)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        observation, info = self.env.reset(**options)
+        return observation, _with_invalid_actions(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Takes an action."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated, _with_invalid_actions(info)
+
+
+def _with_invalid_actions(info: dict[str, Any]) -> dict[str, Any]:
+    if "action_mask" not in info:
+        raise UserError(
+            "wrapper action_mask needs info['action_mask'], one entry an action, 1 = legal; the "
+            f"info has {', '.join(sorted(info)) or 'nothing'}: leave the wrapper out"
+        )
+    legal = np.asarray(info["action_mask"]).astype(bool)
+    return {**info, "invalid_actions": ~legal & legal.any()}
+
+
 class Mask2048(gym.Wrapper, gym.utils.RecordConstructorArgs):
     """Names the moves that would change nothing, in `info["invalid_actions"]`, for gymnasium-2048.
 

@@ -8,7 +8,7 @@ import pytest
 from mujax_pipe.agents.gmz import GMZ
 from mujax_pipe.agents.types import SearchOutput
 from mujax_pipe.errors import UserError
-from mujax_pipe.training.actor import explored
+from mujax_pipe.training.actor import explored, stretch_keys
 from mujax_pipe.training.checkpoint import save_best
 from mujax_pipe.training.environment_loop import EnvironmentLoop
 from mujax_pipe.training.envs import EnvironmentBatch
@@ -79,7 +79,7 @@ def searched(num_states, *, probs=(0.7, 0.3, 0.0), action=0):
 
 def test_without_exploration_actions_stay_and_are_as_likely_as_the_search_says():
     output, probs = explored(
-        searched(5), jnp.zeros((5, 3), bool), jnp.float32(0), jax.random.key(0)
+        searched(5), jnp.zeros((5, 3), bool), jnp.float32(0), jax.random.split(jax.random.key(0), 1)
     )
     np.testing.assert_array_equal(output.action, 0)
     np.testing.assert_allclose(probs, 0.7, rtol=1e-6)
@@ -88,12 +88,46 @@ def test_without_exploration_actions_stay_and_are_as_likely_as_the_search_says()
 def test_a_share_of_the_actions_is_uniform_among_the_legal_ones():
     number, share = 20_000, 0.4
     invalid = jnp.tile(jnp.array([False, False, True]), (number, 1))
-    output, probs = explored(searched(number), invalid, jnp.float32(share), jax.random.key(0))
+    keys = jax.random.split(jax.random.key(0), 1)
+    output, probs = explored(searched(number), invalid, jnp.float32(share), keys)
     counts = np.bincount(output.action, minlength=3) / number
     # Half of what is drawn is action 1, which the search would not have taken.
     np.testing.assert_allclose(counts, [1 - share / 2, share / 2, 0.0], atol=0.01)
     expected = np.where(output.action == 0, 0.6 * 0.7 + 0.2, 0.6 * 0.3 + 0.2)
     np.testing.assert_allclose(probs, expected, rtol=1e-6)
+
+
+def held(steps, longest, number, *, legal=(True, True, True)):
+    """Actions of steps in a row that are all drawn, [T, B]."""
+    invalid = jnp.tile(~jnp.array(legal), (number, 1))
+    keys = [stretch_keys(jax.random.key(3), jnp.int32(count), longest) for count in range(steps)]
+    outputs = [explored(searched(number), invalid, jnp.float32(1), key)[0] for key in keys]
+    return np.array([output.action for output in outputs])
+
+
+@pytest.mark.parametrize("longest", [4, 7])
+def test_a_drawn_action_is_held_for_a_stretch_of_a_power_of_two(longest):
+    windows = held(8, longest, 3000).reshape(2, 4, -1)
+    changes = windows[:, 1:] != windows[:, :-1]
+    never = ~changes.any(axis=1)
+    in_the_middle = ~changes[:, 0] & changes[:, 1] & ~changes[:, 2]
+    # A third of the windows has each length; one action in three is the one before.
+    np.testing.assert_allclose(never.mean(), (1 + 1 / 3 + 1 / 27) / 3, atol=0.02)
+    np.testing.assert_allclose(in_the_middle.mean(), (2 / 3 + 2 / 27) / 3, atol=0.02)
+    # Nothing is held from one window to the next.
+    np.testing.assert_allclose((windows[1, 0] == windows[0, -1]).mean(), 1 / 3, atol=0.03)
+
+
+def test_without_stretches_each_step_is_drawn_anew():
+    actions = held(8, 1, 3000)
+    np.testing.assert_allclose((actions[1:] == actions[:-1]).mean(), 1 / 3, atol=0.02)
+
+
+def test_what_is_held_stays_legal():
+    free, masked = held(8, 8, 200), held(8, 8, 200, legal=(True, True, False))
+    assert (free == 2).any()
+    np.testing.assert_array_equal(masked[free != 2], free[free != 2])
+    assert not (masked == 2).any()
 
 
 def test_exploration_falls_in_even_parts_of_the_run():

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from mujax_pipe.errors import UserError
-from mujax_pipe.training.wrappers import DiscretiseActions, Mask2048
+from mujax_pipe.training.wrappers import ActionMask, DiscretiseActions, Mask2048
 from tests.fakes import Walk
 
 
@@ -101,3 +101,32 @@ def test_in_2048_exactly_the_moves_that_change_the_board_are_legal():
 def test_the_mask_of_2048_is_for_2048_alone():
     with pytest.raises(UserError, match=r"mask_2048 is for .*TwentyFortyEight-v0, found <Walk"):
         Mask2048(Walk())
+
+
+def test_masks_of_gymnasium_are_heeded():
+    env = gym.make("Taxi-v4")
+    masked, rng = ActionMask(env), np.random.default_rng(0)
+    _, info = masked.reset(seed=0)
+    for _ in range(100):
+        np.testing.assert_array_equal(info["invalid_actions"], info["action_mask"] == 0)
+        _, reward, _, _, info = masked.step(rng.choice(np.flatnonzero(~info["invalid_actions"])))
+        assert reward > -10
+    assert info["invalid_actions"].any()
+
+
+class Masked(Walk):
+    """Says at every step that nothing is legal."""
+
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return observation, {**info, "action_mask": np.zeros(self.action_space.n, np.int8)}
+
+
+def test_a_mask_that_leaves_nothing_counts_as_none():
+    _, info = ActionMask(Masked()).reset(seed=0)
+    np.testing.assert_array_equal(info["invalid_actions"], np.zeros(Walk().action_space.n, bool))
+
+
+def test_an_environment_without_a_mask_is_named():
+    with pytest.raises(UserError, match=r"action_mask needs info\['action_mask'\]"):
+        ActionMask(Walk()).reset(seed=0)
