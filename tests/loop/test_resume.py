@@ -229,8 +229,9 @@ CASES = {
 )
 def test_real_algorithms_in_real_environments(case, share_programs, tmp_path):
     make_config, env_id, wrappers = CASES[case]
+    config = make_config(**SETTINGS, exploration=(0.5, 0.2), exploration_repeat=4)
     programs = make_programs(
-        algorithm_for, make_config(**SETTINGS), environment_factory(env_id, wrappers), patience=9
+        algorithm_for, config, environment_factory(env_id, wrappers), patience=9
     )
     compare(share_programs(programs), tmp_path, [1, 4, 5, 6, 13, 20])
 
