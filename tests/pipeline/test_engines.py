@@ -126,6 +126,8 @@ def test_checkpoints_come_back_from_the_cache(by_dvc: Any) -> None:
     assert tracked(by_dvc.root) == before
 
 
+# test_reruns.py says the same of the whole grid, for more changes.
+@pytest.mark.slow
 def test_a_changed_parameter_runs_what_read_it(by_snakemake: Any) -> None:
     path = by_snakemake.root / "params.yaml"
     try:
