@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mujax_pipe import dvc_stages
@@ -60,7 +60,7 @@ def sync(
     """
     grid_key(grid)
     dvc_stages.check(params, root)
-    before = {name: _look(params, name, root) for name in (GRIDS if grid == "all" else [grid])}
+    before = _look(params, list(GRIDS) if grid == "all" else [grid], root)
     asked = before[grid]
     if asked.jobs and asked.changes:
         stage, what = next(iter(asked.changes.items()))
@@ -86,10 +86,11 @@ def sync(
         # All in one go, for they share cells, whose new times would make the others stale; and all
         # of each, for Snakemake to remember the parameters.
         _snakemake(root, "--touch", "--forceall", "--cores", "1", *finished)
+    touched = [name for name, left in finished.items() if untold or left.changes]
+    after = finished | _look(params, touched, root)
     for name, left in finished.items():
-        after = _look(params, name, root) if untold or left.changes else left
-        if not after.agreed:
-            still = _listed(after.jobs) if after.jobs else ", ".join(after.changes)
+        if not after[name].agreed:
+            still = _listed(after[name].jobs) or ", ".join(after[name].changes)
             raise RunError(
                 f"the engines still do not agree on {name!r}, left are {still}: run either of them"
             )
@@ -98,12 +99,17 @@ def sync(
         say(f"Snakemake and DVC agree on {cells}{nothing}.")
 
 
-def _look(params: Params, grid: str, root: Path) -> _Left:
-    return _Left(
-        jobs=_jobs(grid, root),
-        changes=_changes(params, grid, root),
-        unknown=_unknown(grid, root),
-    )
+def _look(params: Params, grids: Sequence[str], root: Path) -> dict[str, _Left]:
+    """Returns what is left of each grid; DVC, the slower to answer, is asked once for all."""
+    changes = _changes(params, grids, root)
+    return {
+        grid: _Left(
+            jobs=_jobs(grid, root),
+            changes={stage: changes[stage] for stage in stages(params, grid) if stage in changes},
+            unknown=_unknown(grid, root),
+        )
+        for grid in grids
+    }
 
 
 def _jobs(grid: str, root: Path) -> Mapping[str, int]:
@@ -126,11 +132,14 @@ def _unknown(grid: str, root: Path) -> bool:
     return any(row["log-file(s)"] == "-" for row in csv.DictReader(lines, delimiter="\t"))
 
 
-def _changes(params: Params, grid: str, root: Path) -> dict[str, str]:
+def _changes(params: Params, grids: Sequence[str], root: Path) -> dict[str, str]:
     """Returns stage -> its first change, as `dvc status` has them."""
-    printed = _run(root, "dvc", "status", "--json", *targets(params, grid), quiet=True)
+    named = dict.fromkeys(target for grid in grids for target in targets(params, grid))
+    # A stage that is named beside its group would be looked up by itself, a second each.
+    asked = [name for name in named if "@" not in name or name.split("@")[0] not in named]
+    printed = _run(root, "dvc", "status", "--json", *asked, quiet=True) if asked else ""
     found = json.loads(printed.strip().splitlines()[-1] if printed.strip() else "{}")
-    return {stage: _first(found[stage]) for stage in stages(params, grid) if stage in found}
+    return {stage: _first(changes) for stage, changes in found.items()}
 
 
 def _first(changes: list[str | dict[str, object]]) -> str:
