@@ -13,7 +13,7 @@ import scipy.stats
 
 from mujax_pipe.analysis import page, results
 from mujax_pipe.layout import COST, PAGE, AnalysisFiles, Cell, CellFiles
-from mujax_pipe.params import Params, load_params
+from mujax_pipe.params import GRIDS, Params, load_params
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,3 +72,18 @@ def test_the_page_is_what_the_tables_make(params: Params) -> None:
     assert [line.split(", which came with commit")[0] for line in made.splitlines()] == [
         line.split(", which came with commit")[0] for line in published.splitlines()
     ]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_readme_shows_what_is_published(grid: str) -> None:
+    """Each of its tables has the first columns of one that is made, and no other row."""
+    made = next(path for path in AnalysisFiles(grid, ROOT).tables if path.name == "final_scores.md")
+    lines = [line for line in made.read_text("utf-8").splitlines() if line.startswith("| ")]
+    header, *wanted = (line.split(" | ")[:5] for line in lines)
+    tables = (ROOT / "README.md").read_text("utf-8").split(" | ".join(header) + " |\n")[1:]
+    shown = [
+        [line.removesuffix(" |").split(" | ") for line in table.split("\n\n")[0].splitlines()[1:]]
+        for table in tables
+    ]
+    assert len(shown) == len(GRIDS)
+    assert wanted in shown
