@@ -7,6 +7,11 @@ work: no search, no exploration. Every 500 learner steps the action values of it
 discounted value one step ahead, are compared with those of the random policy, which are known from
 the environment's own table; and with what a table of the replayed steps says, the best that these
 data allow. Prints the correlation over actions, averaged over states.
+
+    python benchmarks/action_values.py --of results/cells/gmz/frozenlake/seed-1/last
+
+The same of a trained Gumbel MuZero, state by state, with the exact values of its own policy (the
+prior): what it thinks of the action that it takes, and of the others.
 """
 
 import argparse
@@ -20,17 +25,57 @@ from mujax_pipe import runtime
 GAMMA, NUM_ENVS = 0.99, 16
 
 
-def exact(transitions: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    """Returns the action values [S, A] of the uniform policy.
+def exact(
+    transitions: np.ndarray, rewards: np.ndarray, policy: np.ndarray | float = 0.25
+) -> np.ndarray:
+    """Returns the action values [S, A] of a policy.
 
     Args:
       transitions: [S, A, S], the probability of each next state; an end is none.
       rewards: [S, A].
+      policy: [S, A]; the uniform one if not given.
     """
     value = np.zeros(len(rewards))
     for _ in range(5000):
-        value = (rewards + GAMMA * transitions @ value).mean(axis=1)
+        value = (policy * (rewards + GAMMA * transitions @ value)).sum(axis=1)
     return rewards + GAMMA * transitions @ value
+
+
+def action_values(algorithm: Any, params: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what a model says of each action [S, A], and its prior policy [S, A]."""
+    import jax
+    import jax.numpy as jnp
+
+    root = algorithm.root(params, jnp.eye(16))
+    ahead = [
+        algorithm._recurrent(params, None, jnp.full(16, action), root.embedding)[0]
+        for action in range(4)
+    ]
+    found = jnp.stack([one.reward + GAMMA * one.value for one in ahead], axis=1)
+    return np.asarray(found), np.asarray(jax.nn.softmax(root.prior_logits))
+
+
+def look_at(run: str) -> None:
+    """Prints what a trained model says of each action and what it is worth."""
+    import gymnasium as gym
+
+    from mujax_pipe import load_policy
+
+    trained = load_policy(run)
+    found, policy = action_values(trained.algorithm, trained.params)
+    env: Any = gym.make("FrozenLake-v1").unwrapped
+    true = exact(*table_of(env), policy)
+    live = [state for state, tile in enumerate(env.desc.reshape(-1)) if tile in b"SF"]
+    print("| state | model, by action | exact, by action | taken | best |\n|--:|:--|:--|--:|--:|")
+    for state in live:
+        shown = (" ".join(f"{value:.3f}" for value in of[state]) for of in (found, true))
+        ranks = f"{policy[state].argmax()} | {true[state].argmax()}"
+        print(f"| {state} | {' | '.join(shown)} | {ranks} |")
+    error = (found - true)[live]
+    taken = policy[live].argmax(axis=1)[:, None] == np.arange(4)
+    print(
+        f"model minus exact: taken {error[taken].mean():+.3f}, others {error[~taken].mean():+.3f}"
+    )
 
 
 def table_of(env: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -69,11 +114,13 @@ def main() -> None:
     parser.add_argument("--learner-steps", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--of", metavar="RUN", help="a trained run, looked at and not trained")
     options = parser.parse_args()
     runtime.prepare(1)
+    if options.of:
+        look_at(options.of)
+        return
     import gymnasium as gym
-    import jax
-    import jax.numpy as jnp
 
     from mujax_pipe import GMZConfig, algorithm_for
     from mujax_pipe.settings import from_mapping
@@ -116,18 +163,9 @@ def main() -> None:
     true = exact(*table_of(env))[live]
     print(f"steps a table: {agreement(exact(*counted(steps, 16, 4))[live], true):.2f}")
 
-    @jax.jit
-    def action_values(params: Any) -> Any:
-        root = algorithm.root(params, jnp.eye(16))
-        ahead = [
-            algorithm._recurrent(params, None, jnp.full(16, action), root.embedding)[0]  # type: ignore[attr-defined]
-            for action in range(4)
-        ]
-        return jnp.stack([one.reward + GAMMA * one.value for one in ahead], axis=1)
-
     for number in range(500, options.learner_steps + 1, 500):
         training, metrics = learner.advance(training, buffer, 500)
-        found = np.asarray(action_values(training.average))[live]
+        found = action_values(algorithm, training.average)[0][live]
         best = np.mean(found.argmax(axis=1) == true.argmax(axis=1))
         error = np.abs(found - true).mean()
         print(
