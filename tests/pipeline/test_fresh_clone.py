@@ -52,7 +52,7 @@ def test_published_cells_come_with_a_clone_and_leave_nothing_to_run(
     # Snakemake knows how they were made: a changed setting runs again what it touches.
     params = clone.root / PARAMS
     text = params.read_text()
-    params.write_text(text.replace("num_env_steps: 20000", "num_env_steps: 20001"))
+    params.write_text(text.replace("num_env_steps: 20000\n", "num_env_steps: 20001\n"))
     planned = clone.run("snakemake", "-n", "--printshellcmds", "all").stdout
     trained = set(re.findall(r"mujax-pipe cell train (\S+ \S+ \d+)", planned))
     cells = load_params(ROOT / PARAMS).cells()
