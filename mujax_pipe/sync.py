@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mujax_pipe import dvc_stages
+from mujax_pipe import dvc_stages, layout
 from mujax_pipe.dvc_stages import stages, targets
 from mujax_pipe.errors import RunError, UserError
 from mujax_pipe.params import GRIDS, Params, grid_key
@@ -86,8 +86,12 @@ def sync(
         # All in one go, for they share cells, whose new times would make the others stale; and all
         # of each, for Snakemake to remember the parameters.
         _snakemake(root, "--touch", "--forceall", "--cores", "1", *finished)
-    touched = [name for name, left in finished.items() if untold or left.changes]
-    after = finished | _look(params, touched, root)
+    # Whichever engine was told something is asked again.
+    after = finished
+    if untold:
+        after = _with_snakemakes(after, params, root)
+    if any(left.changes for left in finished.values()):
+        after = _with_dvcs(after, params, root)
     for name, left in finished.items():
         if not after[name].agreed:
             still = _listed(after[name].jobs) or ", ".join(after[name].changes)
@@ -100,36 +104,55 @@ def sync(
 
 
 def _look(params: Params, grids: Sequence[str], root: Path) -> dict[str, _Left]:
-    """Returns what is left of each grid; DVC, the slower to answer, is asked once for all."""
-    changes = _changes(params, grids, root)
+    """Returns what is left of each grid."""
+    nothing = {grid: _Left(jobs={}, changes={}, unknown=False) for grid in grids}
+    return _with_snakemakes(_with_dvcs(nothing, params, root), params, root)
+
+
+def _with_dvcs(left: Mapping[str, _Left], params: Params, root: Path) -> dict[str, _Left]:
+    """Asks DVC, the slower to answer, once for all grids."""
+    changes = _changes(params, list(left), root)
     return {
-        grid: _Left(
-            jobs=_jobs(grid, root),
+        grid: dataclasses.replace(
+            one,
             changes={stage: changes[stage] for stage in stages(params, grid) if stage in changes},
-            unknown=_unknown(grid, root),
         )
-        for grid in grids
+        for grid, one in left.items()
     }
 
 
-def _jobs(grid: str, root: Path) -> Mapping[str, int]:
+def _with_snakemakes(left: Mapping[str, _Left], params: Params, root: Path) -> dict[str, _Left]:
+    """Asks Snakemake for all grids at once, and for each only where something is left."""
+    together = _jobs(list(left), root)
+    unknown = _unknown(list(left), root)
+    return {
+        grid: dataclasses.replace(
+            one,
+            jobs=_jobs([grid], root) if together and len(left) > 1 else together,
+            unknown=any(str(p) in unknown for p in layout.outputs(params.cells(grid), grid)),
+        )
+        for grid, one in left.items()
+    }
+
+
+def _jobs(grids: Sequence[str], root: Path) -> dict[str, int]:
     """Returns rule -> number of jobs that Snakemake would run."""
-    printed = _snakemake(root, "--dry-run", grid)
+    printed = _snakemake(root, "--dry-run", *grids)
     counts = collections.Counter(re.findall(r"^(?:local)?rule (\w+):", printed, re.M))
     if not counts and "Nothing to be done" not in printed:
         raise RunError(
             "Snakemake does not say what it would run: is `quiet` set in a profile of yours "
             "(SNAKEMAKE_PROFILE)?"
         )
-    # The target itself runs nothing.
-    counts.pop(grid, None)
-    return counts
+    # The targets themselves run nothing.
+    return {rule: count for rule, count in counts.items() if rule not in grids}
 
 
-def _unknown(grid: str, root: Path) -> bool:
-    """Whether Snakemake has no record of how some output was made, as of what DVC has made."""
-    lines = _run(root, "snakemake", "--summary", grid, quiet=True).splitlines()
-    return any(row["log-file(s)"] == "-" for row in csv.DictReader(lines, delimiter="\t"))
+def _unknown(grids: Sequence[str], root: Path) -> set[str]:
+    """Returns the files of which Snakemake does not know how they were made, as those of DVC."""
+    lines = _run(root, "snakemake", "--summary", *grids, quiet=True).splitlines()
+    rows = csv.DictReader(lines, delimiter="\t")
+    return {row["output_file"] for row in rows if row["log-file(s)"] == "-"}
 
 
 def _changes(params: Params, grids: Sequence[str], root: Path) -> dict[str, str]:

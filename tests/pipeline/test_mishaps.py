@@ -74,9 +74,9 @@ def test_the_search_of_a_cell_runs_beside_its_evaluation(finished: Any) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        "best",
+        "evaluation.csv",
+        pytest.param("best", marks=pytest.mark.slow),
         pytest.param("train.json", marks=pytest.mark.slow),
-        pytest.param("evaluation.csv", marks=pytest.mark.slow),
         pytest.param("search.json", marks=pytest.mark.slow),
     ],
 )
