@@ -39,11 +39,15 @@ verify: env ## Train the cheapest published cell again and compare every byte; C
 bench: env ## Learner steps a second beside the peer's, side by side in one run
 	@$(BIN)/python benchmarks/throughput.py $(ARGS)
 
+# A file stays on one worker, whose fixtures it shares. In the order of folders the long ones come
+# first: by default xdist begins with the files of many tests, and the few long ones are the tail.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 test: env ## Run the quick tests; ARGS="-k replay" picks some
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-all: env ## Run the slow tests too (those that need a Slurm cluster stay out)
-	@$(BIN)/python -m pytest -m "not slurm" -n logical --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PYTEST) -m "not slurm" $(ARGS)
 
 lint: env ## Check style, types, the workflow and the fingerprint; changes nothing
 	$(BIN)/ruff check .
