@@ -25,7 +25,6 @@ def finished(new_project: Callable[[], Any]) -> Any:
     project = shrink(new_project())
     snakemake(project, "all")
     project.run("mujax-pipe", "sync")
-    assert "Data and pipelines are up to date." in project.run("dvc", "status").stdout
     return project
 
 
