@@ -143,7 +143,8 @@ def test_display(value: float, shown: str) -> None:
 
 def test_an_environment_goes_by_its_name() -> None:
     assert tables.title("CartPole-v1") == "CartPole-v1"
-    assert tables.title("gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0") == "TwentyFortyEight-v0"
+    of_a_package = "gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0"
+    assert tables.title(of_a_package) == "TwentyFortyEight-v0"
 
 
 def test_csv_numbers_do_not_depend_on_the_last_bits() -> None:
