@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from mujax_pipe.analysis import figures_across, figures_search, results
-from mujax_pipe.analysis.formats import percent, write
+from mujax_pipe.analysis.formats import percent, title, write
 from mujax_pipe.analysis.intervals import MIN_SEEDS, SHORT
 from mujax_pipe.analysis.style import (
     Captions,
@@ -70,10 +70,7 @@ def captions_of(params: Params, scores: pd.DataFrame) -> Captions:
         looks=looks(
             params.figures.algorithm_names, scores["algo"].unique(), params.figures.colours
         ),
-        # `package/Name-v0` is known by its name.
-        titles={
-            env: params.environments[env].id.rpartition("/")[2] for env in scores["env"].unique()
-        },
+        titles={env: title(params.environments[env].id) for env in scores["env"].unique()},
         confidence=percent(params.analysis.confidence),
         kind=SHORT[params.analysis.interval],
     )

@@ -42,6 +42,11 @@ def display_interval(row: dict[str, Any]) -> str:
     return f"[{display(row['low'])}, {display(row['high'])}]"
 
 
+def title(environment: str) -> str:
+    """Returns the name that an environment goes by: `module:package/Name-v0` is Name-v0."""
+    return environment.rpartition("/")[2]
+
+
 def percent(share: float) -> str:
     """Returns 0.95 as `95 %`."""
     return f"{100 * share:g} %"

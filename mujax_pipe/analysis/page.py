@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from mujax_pipe.analysis import results, statistics
-from mujax_pipe.analysis.formats import csv, display, markdown, write
+from mujax_pipe.analysis.formats import csv, display, markdown, title, write
 from mujax_pipe.analysis.tables import interval_notes, shown_scores
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import COST, FINGERPRINT, PAGE, RESULTS, AnalysisFiles, Cell, CellFiles
@@ -95,7 +95,7 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
         *interval_notes(params, scores),
         "Random: the measured return of a policy that draws among the legal actions. References:",
         "\n".join(
-            f"- {params.environments[env].id}: {display(params.references[env].score)} "
+            f"- {title(params.environments[env].id)}: {display(params.references[env].score)} "
             f"({params.references[env].source})"
             for env in params.environments_of()
         ),

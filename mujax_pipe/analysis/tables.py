@@ -20,6 +20,7 @@ from mujax_pipe.analysis.formats import (
     markdown,
     percent,
     rounded,
+    title,
     write,
 )
 from mujax_pipe.analysis.hyperparameters import by_setting, hyperparameters
@@ -145,13 +146,13 @@ def _shown_steps(params: Params, steps: pd.DataFrame) -> pd.DataFrame:
 
 def _shown_settings(params: Params, settings: pd.DataFrame) -> pd.DataFrame:
     names = {algo: _algorithm(params, algo) for algo in settings["algo"].unique()}
-    titles = {env: params.environments[env].id for env in settings["env"].unique()}
+    titles = {env: title(params.environments[env].id) for env in settings["env"].unique()}
     return by_setting(settings, names, titles)
 
 
 def _names(params: Params, row: Mapping[str, typing.Any]) -> dict[str, str]:
     return {
-        "Environment": params.environments[row["env"]].id,
+        "Environment": title(params.environments[row["env"]].id),
         "Algorithm": _algorithm(params, row["algo"]),
     }
 

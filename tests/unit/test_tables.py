@@ -141,6 +141,12 @@ def test_display(value: float, shown: str) -> None:
     assert tables.display(value) == shown
 
 
+def test_an_environment_goes_by_its_name() -> None:
+    assert tables.title("CartPole-v1") == "CartPole-v1"
+    of_a_package = "gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0"
+    assert tables.title(of_a_package) == "TwentyFortyEight-v0"
+
+
 def test_csv_numbers_do_not_depend_on_the_last_bits() -> None:
     noisy = pd.DataFrame({"x": [0.1 + 0.2, np.nextafter(0.3, 1), -0.0], "n": [1, 2, 3]})
     assert tables.csv(noisy) == "x,n\n0.3,1\n0.3,2\n0,3\n"
