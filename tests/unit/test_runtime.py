@@ -1,3 +1,4 @@
+import hashlib
 import os
 
 import jax
@@ -134,3 +135,20 @@ def test_a_machine_without_cpuinfo_is_named_by_python(monkeypatch):
     monkeypatch.setattr(runtime.platform, "processor", lambda: "arm")
     assert runtime.machine_class() == "arm64 arm"
     assert runtime.peak_memory_mb() > 10
+
+
+# The order of these sums is the choice of the CPU's model, unless XLA is told.
+SHAPES = ((64, 6, 2), (64, 6, 4), (384, 5), (384, 7), (384, 31))
+
+
+@pytest.mark.skipif("AVX-512" not in runtime.machine_class(), reason="bits of another class")
+def test_a_sum_has_the_bits_of_this_class():
+    rng = np.random.default_rng(0)
+    total = hashlib.sha256()
+    for shape in SHAPES:
+        x = rng.standard_normal(shape).astype(np.float32)
+        leading = tuple(range(x.ndim - 1))
+        summed = jax.jit(lambda x, axes=leading: (x.sum(axes), x.sum(), jnp.exp(x).sum(axes)))(x)
+        for value in summed:
+            total.update(np.asarray(value).tobytes())
+    assert total.hexdigest()[:16] == "b9c798c841a3172e"
