@@ -3,9 +3,9 @@
 Results are bit for bit the same only while the thread pool is: XLA splits work by the number of
 threads it finds, and sums in another order. So a run has one XLA thread, whatever the machine has.
 
-And only while instructions are exact: an approximate reciprocal square root has other last bits on
-each maker's CPUs, and a library's kernels for newer CPUs sum in another order. XLA is told to do
-without both, which costs nothing that could be measured.
+And only while the machine code is: an approximate reciprocal square root has other last bits on
+each maker's CPUs, and sums come in the order that suits a CPU's vectors. So XLA, oneDNN and NumPy
+are held to what the CPUs of a class share, which costs nothing that could be measured.
 """
 
 from __future__ import annotations
@@ -23,8 +23,14 @@ from mujax_pipe.compilation_cache import open_cache
 _THREADS = "NPROC"
 _FLAGS = "XLA_FLAGS"
 _EXACT = "--xla_cpu_enable_platform_dependent_math=false"
-# Read by oneDNN, which XLA calls for some matrix products.
-_KERNELS = ("ONEDNN_MAX_CPU_ISA", "AVX2")
+# XLA lets LLVM reorder the sum of a reduction, which it does where that pays: by the CPU's model.
+# Held to AVX2, it compiles for any CPU that has more as for a Haswell.
+_WIDEST = "--xla_cpu_max_isa=AVX2"
+_LIBRARIES = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",  # XLA calls oneDNN for some matrix products.
+    # NumPy's functions of AVX-512 have other last bits, and an environment may call them.
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+}
 
 # What a user may say about JAX without a say in its numbers, as the first letters of names.
 _HARMLESS_SETTINGS = (
@@ -32,15 +38,17 @@ _HARMLESS_SETTINGS = (
     *("JAX_COMPILATION_CACHE", "JAX_ENABLE_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE"),
     *("JAX_RAISE_PERSISTENT_CACHE", "JAX_CUDA", "JAX_ROCM", "JAX_PJRT"),
 )
-# And about XLA. A cap on instructions was tried: it gives the same bytes.
+# And about XLA.
 _HARMLESS_FLAGS = (
-    *("--xla_dump", "--xla_force_host_platform_device_count", "--xla_cpu_max_isa"),
-    *("--xla_hlo_profile", "--xla_gpu_cuda_data_dir", _EXACT),
+    *("--xla_dump", "--xla_force_host_platform_device_count"),
+    *("--xla_hlo_profile", "--xla_gpu_cuda_data_dir", _EXACT, _WIDEST),
 )
 
 # Of glibc's mallopt: memory that XLA frees is kept for its next call. Given back to the system, its
 # buffers would be mapped and zeroed anew each time: 12 % of a learner step, a third of a search.
 _KEEP_MEMORY = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1)}
+
+_X86 = {"x86_64", "AMD64"}
 
 _settled: int | None = None
 
@@ -52,10 +60,12 @@ def prepare(threads: int = 1) -> None:
         return
     _settled = threads
     os.environ[_THREADS] = str(threads)
-    # The last of two counts; a user's other flags stay, and `machine_class` names them.
-    flags = [flag for flag in os.environ.get(_FLAGS, "").split() if flag != _EXACT]
-    os.environ[_FLAGS] = " ".join([*flags, _EXACT])
-    os.environ.update([_KERNELS])
+    # A user's other flags stay, and `machine_class` names them.
+    ours = [_EXACT, *([_WIDEST] if platform.machine() in _X86 else [])]
+    names = tuple(flag.partition("=")[0] for flag in ours)
+    theirs = [flag for flag in os.environ.get(_FLAGS, "").split() if not flag.startswith(names)]
+    os.environ[_FLAGS] = " ".join([*theirs, *ours])
+    os.environ.update(_LIBRARIES)
     os.environ.pop("DNNL_MAX_CPU_ISA", None)
     # A stray setting from the user's shell would change random streams or precision.
     for name in [name for name in os.environ if name.startswith("JAX_")]:
@@ -88,9 +98,9 @@ def _started() -> bool:
 def machine_class() -> str:
     """Names what bits may depend on: two machines of one class give the same bytes.
 
-    Every x86-64 CPU with AVX2 and fused multiply-add is of one class (docs/reproducibility.md says
-    what was tried); any other is named by its maker and model. XLA flags that may change numbers
-    make a class of their own.
+    Every x86-64 CPU with AVX-512 is of one class: XLA compiles the same for all of them. For others
+    it compiles by the model (docs/reproducibility.md). XLA flags that may change numbers make a
+    class of their own.
     """
     flags = os.environ.get(_FLAGS, "").split()
     foreign = sorted(flag for flag in flags if not flag.startswith(_HARMLESS_FLAGS))
@@ -98,19 +108,22 @@ def machine_class() -> str:
 
 
 def _cpu_class() -> str:
-    fields: dict[str, str] = {}
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    for line in text.split("\n\n", 1)[0].splitlines():
-        key, _, value = line.partition(":")
-        fields[key.strip()] = value.strip()
-    if {"avx2", "fma"} <= {*fields.get("flags", "").split()}:
-        return f"{platform.machine()} with AVX2 and FMA"
+    fields = cpu_fields()
+    if "avx512f" in fields.get("flags", "").split():
+        return f"{platform.machine()} with AVX-512"
     names = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
     parts = [fields[name] for name in names if name in fields]
     return " ".join([platform.machine(), *(parts or [platform.processor() or "unknown"])])
+
+
+def cpu_fields() -> dict[str, str]:
+    """Returns what Linux says of the first core; nothing elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in text.split("\n\n", 1)[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def peak_memory_mb() -> float:

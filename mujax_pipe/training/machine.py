@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mujax_pipe import runtime
@@ -43,14 +42,12 @@ def _cores() -> int | None:
 
 
 def _cpu() -> str:
-    """Returns the CPU's name for people."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+    """Returns the CPU's name for people, and its family and model: names hide which one it is."""
+    fields = runtime.cpu_fields()
+    name = fields.get("model name") or platform.processor() or "unknown"
+    if {"cpu family", "model"} <= fields.keys():
+        return f"{name} (family {fields['cpu family']} model {fields['model']})"
+    return name
 
 
 def _versions() -> Any:

@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 from mujax_pipe.analysis import page, results
+from mujax_pipe.analysis.formats import display
 from mujax_pipe.layout import COST, PAGE, AnalysisFiles, Cell, CellFiles
 from mujax_pipe.params import GRIDS, Params, load_params
 
@@ -87,3 +88,25 @@ def test_the_readme_shows_what_is_published(grid: str) -> None:
     ]
     assert len(shown) == len(GRIDS)
     assert wanted in shown
+
+
+def test_the_suite_says_which_goals_are_met(params: Params) -> None:
+    """Its table shows mean and lowest of the published scores, in bold where the goal is met."""
+    made = next(path for path in AnalysisFiles(root=ROOT).tables if path.name == "final_scores.csv")
+    with made.open(encoding="utf-8", newline="") as file:
+        scores = {(row["env"], row["algo"]): row for row in csv.DictReader(file)}
+    lines = (ROOT / "docs/suite.md").read_text("utf-8").split("| environment |")[1].splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for line in lines[2:]
+        if line.startswith("| ")
+    ]
+    assert [row[0] for row in rows] == list(params.environments_of())
+    for env, goal, _, *shown in rows:
+        for algo, cell in zip(("gmz", "smz"), shown, strict=True):
+            row = scores[env, algo]
+            mean, lowest = float(row["mean"]), float(row["min"])
+            text = f"{display(mean)} ({display(lowest)})"
+            aim = goal.split()[0]
+            met = aim[-1].isdigit() and float(aim) <= (lowest if "every seed" in goal else mean)
+            assert cell == (f"**{text}**" if met else text)
