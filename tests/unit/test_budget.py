@@ -22,10 +22,13 @@ with (ROOT / "results" / "cost.csv").open(encoding="utf-8", newline="") as file:
 
 @pytest.mark.parametrize(("algo", "env"), TOOK)
 def test_published_cells_stay_well_below(algo, env):
-    """The middle seed by far; none is stopped, though others had the machine at the same time."""
+    """The middle seed by far; none is stopped, though others had the machine at the same time.
+
+    Cores of one class were seen to differ by two, so the upper bound is wide.
+    """
     asked_for = 60.0 * train_minutes(PARAMS.config(Cell(algo=algo, env=env, seed=0)))
     seconds = TOOK[algo, env]
-    assert 2.0 * statistics.median(seconds) < asked_for < 20.0 * statistics.median(seconds)
+    assert 2.0 * statistics.median(seconds) < asked_for < 40.0 * statistics.median(seconds)
     assert 1.5 * max(seconds) < asked_for
 
 
