@@ -30,16 +30,24 @@ class _Stage:
     outs: frozenset[str]
 
 
-def stages(params: Params, grid: str) -> list[str]:
-    """Returns the DVC stages of a grid, in the order of the work."""
-    cells = [f"{cell.algo}-{cell.env}-{cell.seed}" for cell in params.cells(grid)]
-    verbs = ("train", "evaluate", "search") if grid == "all" else ("train", "evaluate")
+def stages(params: Params, grid: str) -> dict[str, tuple[Path, ...]]:
+    """Returns the DVC stages of a grid with what each makes, in the order of the work."""
+    verbs = ("trained", "evaluated", "searched") if grid == "all" else ("trained", "evaluated")
+    names = {"trained": "train", "evaluated": "evaluate", "searched": "search"}
+    made = AnalysisFiles(grid)
     suffix = "" if grid == "all" else f"-{grid}"
-    return [
-        *(f"{verb}@{cell}" for verb in verbs for cell in cells),
-        *(f"random@{env}" for env in params.environments_of(grid)),
-        *(f"aggregate{suffix}", f"plot{suffix}"),
-    ]
+    return {
+        **{
+            f"{names[verb]}@{cell.algo}-{cell.env}-{cell.seed}": getattr(CellFiles(cell), verb)
+            for verb in verbs
+            for cell in params.cells(grid)
+        },
+        **{
+            f"random@{env}": (EnvironmentFiles(env).random,) for env in params.environments_of(grid)
+        },
+        f"aggregate{suffix}": (made.summary, *made.tables, *made.data),
+        f"plot{suffix}": made.figures,
+    }
 
 
 def targets(params: Params, grid: str) -> list[str]:
@@ -49,7 +57,7 @@ def targets(params: Params, grid: str) -> list[str]:
     itself, and looks at all the others meanwhile.
     """
     if grid != "all":
-        return stages(params, grid)
+        return [*stages(params, grid)]
     return ["train", "evaluate", "search", "random", "aggregate", "plot"]
 
 
@@ -65,7 +73,8 @@ def check(params: Params, root: Path = Path()) -> None:
     path = root / layout.STAGES
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found = {name: _read(content["stages"][name]) for name in content["stages"]}
+        ours = [name for name in _wanted(params) if name in content["stages"]]
+        found = {name: _read(content["stages"][name]) for name in ours}
     except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path} cannot be read as stages ({str(error).splitlines()[0]}): mend it, or take "
@@ -91,7 +100,10 @@ def write_demo(params: Params, root: Path = Path()) -> bool:
     """
     path = root / layout.STAGES
     text = path.read_text(encoding="utf-8")
-    read = (layout.ANALYSIS_SOURCE, *analysed(params.cells("demo"), "demo"))
+    read = (
+        *(layout.ANALYSIS_SOURCE, layout.SETTINGS_SOURCE),
+        *analysed(params.cells("demo"), "demo"),
+    )
     wanted = "".join(f"      - {name}\n" for name in read)
     found = re.search(
         r"^  aggregate-demo:\n(?:    .*\n)*?    deps:\n((?:      - .*\n)+)", text, re.M
@@ -155,7 +167,7 @@ def _wanted(params: Params) -> Mapping[str, _Stage]:
         found[f"aggregate{suffix}"] = _stage(
             f"mujax-pipe aggregate --grid {grid}",
             matrix=[],
-            deps=[layout.ANALYSIS_SOURCE, *read],
+            deps=[layout.ANALYSIS_SOURCE, layout.SETTINGS_SOURCE, *read],
             params=_keys("aggregate", grid=section),
             outs=[made.summary, *made.tables, *made.data],
         )

@@ -26,6 +26,8 @@ CHECKPOINTS = Path("checkpoints")
 MAX_SEED = 2**31 - 1
 
 ANALYSIS_SOURCE = Path("mujax_pipe/analysis")
+# The table of hyperparameters has its defaults, and the papers that they are from.
+SETTINGS_SOURCE = Path("mujax_pipe/config.py")
 # Sources of jobs that the fingerprint leaves out, for they train and score nothing.
 SEARCH_SOURCE = Path("mujax_pipe/training/search_budget.py")
 RANDOM_SOURCE = Path("mujax_pipe/training/anchors.py")

@@ -41,7 +41,11 @@ STAGE_KEYS: dict[str, tuple[str, ...]] = {
     "evaluate": ("environments.{env}", "evaluation.{env}"),
     "search": ("environments.{env}", "search.simulations", "search.episodes.{env}"),
     "random": ("environments.{env}", "evaluation.{env}"),
-    "aggregate": ("{grid}", "analysis", "references", "figures.algorithm_names"),
+    "aggregate": (
+        *("{grid}", "analysis", "references", "figures.algorithm_names"),
+        # What the table of hyperparameters calls tuned.
+        *("algorithms", "overrides"),
+    ),
     "plot": ("{grid}", "analysis", "figures"),
 }
 

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from mujax_pipe.config import MuZeroConfig
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import MAX_SEED
 from mujax_pipe.settings import check_value, setting, setting_fields, setting_types, suggestion
@@ -60,7 +61,10 @@ class Search:
     """How the worth of search is measured: the best checkpoint played with other budgets."""
 
     simulations: tuple[int, ...] = setting(
-        _REQUIRED, "Simulations a step; 0: the network's policy alone.", low=0, high=10_000
+        _REQUIRED,
+        "Simulations a step; 0: the network's policy alone.",
+        low=0,
+        high=setting_fields(MuZeroConfig)["num_simulations"].metadata["high"],
     )
     episodes: Mapping[str, int] = setting(
         _REQUIRED, "Episodes of each budget, by environment.", low=1
@@ -69,10 +73,14 @@ class Search:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The score that counts as 1 where environments are put together."""
+    """The scores that count as 0 and 1 where environments are put together."""
 
-    score: float = setting(_REQUIRED, "Mean return.")
+    score: float = setting(_REQUIRED, "Mean return that counts as 1.")
     source: str = setting(_REQUIRED, "Where it is from.")
+    base: float | None = setting(
+        None, "Mean return that counts as 0; what a random policy scores if there is none."
+    )
+    base_source: str = setting("", "What the base is.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,14 +147,27 @@ def named(cls: type[T], values: Any, where: str) -> Mapping[str, T]:
 
 
 def section(cls: type[T], values: Any, where: str) -> T:
-    """Builds a record from a section that must hold exactly its fields, each in range."""
+    """Builds a record from a section that must hold its fields, each in range, and no others.
+
+    Those with a default may be left out.
+    """
     fields, kinds = setting_fields(cls), setting_types(cls)
-    known_keys(mapping(values, where), tuple(fields), f"{where}.", required=True)
+    known_keys(mapping(values, where), tuple(fields), f"{where}.")
+    needed = tuple(name for name, field in fields.items() if field.default is _REQUIRED)
+    known_keys({k: v for k, v in values.items() if k in needed}, needed, f"{where}.", required=True)
     read = {
-        name: _value(f"{where}.{name}", values[name], kinds[name], field.metadata)
+        name: _value(f"{where}.{name}", values[name], _stripped(kinds[name]), field.metadata)
         for name, field in fields.items()
+        if name in values
     }
     return cls(**read)
+
+
+def _stripped(kind: Any) -> Any:
+    """Returns X of `X | None`: what is left out is None, and never written so."""
+    if isinstance(kind, types.UnionType):
+        (kind,) = (one for one in typing.get_args(kind) if one is not type(None))
+    return kind
 
 
 def _value(where: str, value: Any, kind: Any, metadata: Any) -> Any:

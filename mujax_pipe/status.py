@@ -7,7 +7,7 @@ import enum
 import json
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,7 @@ def _status(cell: Cell, files: CellFiles, verbs: Sequence[str]) -> CellStatus:
     share = progress.get("step", 0) / max(progress.get("num_steps", 1), 1)
     best = progress.get("best")
     if holder(files.lock) is not None or holder(files.search_lock) is not None:
-        took = progress.get("updated", 0.0) - progress.get("started", 0.0)
-        time_left = took * (1.0 - share) / share if job == "train" and share > 0 else None
+        time_left = _time_left(progress) if job == "train" else None
         return CellStatus(
             cell=cell,
             state=State.RUNNING,
@@ -114,6 +113,15 @@ def _status(cell: Cell, files: CellFiles, verbs: Sequence[str]) -> CellStatus:
     if _stopped_in(files, job):
         return CellStatus(cell=cell, state=State.STOPPED, job=job, share=share, score=best)
     return CellStatus(cell=cell, state=State.WAITING, share=0.0 if job == "train" else 1.0)
+
+
+def _time_left(progress: Mapping[str, Any]) -> float | None:
+    """Returns seconds left at the speed of the process that is at work; None before its steps."""
+    step, first = progress.get("step", 0), progress.get("from_step")
+    if first is None or step <= first:
+        return None
+    took = progress.get("updated", 0.0) - progress.get("started", 0.0)
+    return float(took * (progress.get("num_steps", step) - step) / (step - first))
 
 
 def _stopped_in(files: CellFiles, job: str) -> bool:

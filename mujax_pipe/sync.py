@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 from mujax_pipe import dvc_stages, layout
@@ -29,8 +29,8 @@ class _Left:
     """Snakemake's rule -> number of jobs."""
     changes: dict[str, str]
     """DVC's stage -> its first change."""
-    unknown: bool
-    """Whether Snakemake has no record of some output, and so would overlook changed parameters."""
+    unknown: Set[str]
+    """Outputs of which Snakemake has no record, so that it would overlook changed parameters."""
 
     @property
     def agreed(self) -> bool:
@@ -42,10 +42,11 @@ def sync(
 ) -> None:
     """Looks at both engines, says what it will do, and does it; a second time it does nothing.
 
-    Where Snakemake has nothing to do, its results are recorded in dvc.lock. Where DVC has nothing
-    to do, as after `dvc repro` or `dvc pull`, Snakemake is told that all is up to date. With `all`
-    the smaller grids of the same cells come along where an engine has finished them: what one grid
-    is told moves times that the others go by.
+    Where Snakemake has nothing to do, its results are recorded in dvc.lock; not so a stage that
+    changed for DVC and of whose files Snakemake does not know how they were made. Where DVC has
+    nothing to do, as after `dvc repro` or `dvc pull`, Snakemake is told that all is up to date.
+    With `all` the smaller grids of the same cells come along where an engine has finished them:
+    what one grid is told moves times that the others go by.
 
     Args:
       params: of the project.
@@ -70,7 +71,17 @@ def sync(
             f"{stage} ({what}); finish with `snakemake --cores all {grid}` or `dvc repro`, or "
             "fetch results with `dvc pull`"
         )
-    finished = {name: left for name, left in before.items() if not (left.jobs and left.changes)}
+    for stage, file in _overlooked(asked, params, grid).items():
+        raise UserError(
+            f"stage {stage} changed for DVC ({asked.changes[stage]}), and Snakemake does not know "
+            f"how {file} was made, so it cannot tell: nothing was changed; run `dvc repro {stage}`,"
+            f" or delete that file and finish with `snakemake --cores all {grid}`"
+        )
+    finished = {
+        name: left
+        for name, left in before.items()
+        if not (left.jobs and left.changes) and not _overlooked(left, params, name)
+    }
     # Recording goes by what Snakemake says now, so it comes before anything is touched.
     for name, left in finished.items():
         if left.changes:
@@ -103,9 +114,18 @@ def sync(
         say(f"Snakemake and DVC agree on {cells}{nothing}.")
 
 
+def _overlooked(left: _Left, params: Params, grid: str) -> dict[str, Path]:
+    """Returns the stages that changed for DVC, with a file that Snakemake has no record of."""
+    return {
+        stage: next(path for path in files if str(path) in left.unknown)
+        for stage, files in stages(params, grid).items()
+        if stage in left.changes and left.unknown & set(map(str, files))
+    }
+
+
 def _look(params: Params, grids: Sequence[str], root: Path) -> dict[str, _Left]:
     """Returns what is left of each grid."""
-    nothing = {grid: _Left(jobs={}, changes={}, unknown=False) for grid in grids}
+    nothing = {grid: _Left(jobs={}, changes={}, unknown=frozenset()) for grid in grids}
     return _with_snakemakes(_with_dvcs(nothing, params, root), params, root)
 
 
@@ -129,7 +149,7 @@ def _with_snakemakes(left: Mapping[str, _Left], params: Params, root: Path) -> d
         grid: dataclasses.replace(
             one,
             jobs=_jobs([grid], root) if together and len(left) > 1 else together,
-            unknown=any(str(p) in unknown for p in layout.outputs(params.cells(grid), grid)),
+            unknown=unknown & set(map(str, layout.outputs(params.cells(grid), grid))),
         )
         for grid, one in left.items()
     }

@@ -1,4 +1,4 @@
-"""Estimates across environments, on scores where a random policy has 0 and the reference 1.
+"""Estimates across environments, on scores where the base has 0 and the reference 1.
 
 After Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice":
 runs are resampled within each environment (stratified bootstrap, percentile intervals). Point
@@ -31,27 +31,41 @@ THRESHOLDS = np.round(np.linspace(-0.1, 1.1, 61), 3)
 
 
 def normalised(scores: pd.DataFrame, anchors: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
-    """Adds a column `normalised`: (score - random) / (reference - random).
+    """Adds a column `normalised`: (score - base) / (reference - base).
 
     Args:
       scores: columns algo, env, seed, mean.
-      anchors: environment -> (random, reference).
+      anchors: environment -> (base, reference).
     """
-    random, reference = (scores["env"].map(lambda e, i=i: anchors[e][i]) for i in range(2))
-    return scores.assign(normalised=(scores["mean"] - random) / (reference - random))
+    base, reference = (scores["env"].map(lambda e, i=i: anchors[e][i]) for i in range(2))
+    return scores.assign(normalised=(scores["mean"] - base) / (reference - base))
+
+
+def shared_environments(scores: pd.DataFrame) -> list[str]:
+    """Returns the environments that every algorithm has: over others they are not compared."""
+    count = scores.groupby("env", sort=False)["algo"].nunique()
+    return [str(env) for env in count.index[count == scores["algo"].nunique()]]
 
 
 def runs_by_tasks(scores: pd.DataFrame, algo: str) -> np.ndarray:
-    """Returns an algorithm's normalised scores `[S, E]`, of seeds that all environments have."""
+    """Returns an algorithm's normalised scores `[S, E]` in the shared environments.
+
+    Of seeds that all of these have.
+    """
     mine = scores[scores["algo"] == algo]
     table = mine.pivot(index="seed", columns="env", values="normalised")
-    return table[list(mine["env"].unique())].dropna().to_numpy()
+    return table[shared_environments(scores)].dropna().to_numpy()
 
 
-def uneven_seeds(scores: pd.DataFrame) -> list[str]:
-    """Says, a line an algorithm, which environments lack seeds that others have."""
+def uneven_cells(scores: pd.DataFrame) -> list[str]:
+    """Says which environments some algorithm lacks, and, a line an algorithm, which lack seeds."""
     lines = []
-    for algo, mine in scores.groupby("algo", sort=False):
+    shared = shared_environments(scores)
+    if alone := [env for env in scores["env"].unique() if env not in shared]:
+        lines.append(
+            f"Across environments {', '.join(alone)} does not count: not of all algorithms."
+        )
+    for algo, mine in scores[scores["env"].isin(shared)].groupby("algo", sort=False):
         seeds = {env: set(group["seed"]) for env, group in mine.groupby("env", sort=False)}
         every = set.union(*seeds.values())
         lacking = [

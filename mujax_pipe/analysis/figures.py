@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from mujax_pipe.analysis import figures_across, figures_search, results
-from mujax_pipe.analysis.formats import percent, title, write
-from mujax_pipe.analysis.intervals import MIN_SEEDS, SHORT
+from mujax_pipe.analysis.formats import environment_title, percent, write
+from mujax_pipe.analysis.intervals import MIN_SEEDS, SHORT, interquartile_kind
 from mujax_pipe.analysis.style import (
     Captions,
     frame_scores,
@@ -45,8 +45,9 @@ def plot(params: Params, grid: str, root: Path = Path(), names: Sequence[str] = 
             raise UserError(f"figure {name!r} is unknown: allowed are {quoted(files.figure_names)}")
     tidy = results.read_tables(grid, root)
     captions = captions_of(params, tidy.scores)
+    middle = captions_of(params, tidy.scores, interquartile=True)
     draw: dict[str, Callable[[pd.DataFrame], Figure]] = {
-        "learning_curves": lambda data: learning_curves(tidy.curves, data, captions),
+        "learning_curves": lambda data: learning_curves(tidy.curves, data, middle),
         "final_scores": lambda data: final_scores(tidy.scores, data, captions),
         "score_distribution": lambda data: figures_across.score_distribution(data, captions),
         "aggregate_metrics": lambda data: figures_across.aggregate_metrics(data, captions),
@@ -64,15 +65,22 @@ def plot(params: Params, grid: str, root: Path = Path(), names: Sequence[str] = 
             write(files.figure(name, suffix), content)
 
 
-def captions_of(params: Params, scores: pd.DataFrame) -> Captions:
-    """Returns the words of the figures of these cells."""
+def captions_of(params: Params, scores: pd.DataFrame, *, interquartile: bool = False) -> Captions:
+    """Returns the words of the figures of these cells.
+
+    Args:
+      params: of the project.
+      scores: columns algo and env.
+      interquartile: the figure shows interquartile means.
+    """
+    kind = params.analysis.interval
     return Captions(
         looks=looks(
             params.figures.algorithm_names, scores["algo"].unique(), params.figures.colours
         ),
-        titles={env: title(params.environments[env].id) for env in scores["env"].unique()},
+        titles={env: environment_title(params, env) for env in scores["env"].unique()},
         confidence=percent(params.analysis.confidence),
-        kind=SHORT[params.analysis.interval],
+        kind=SHORT[interquartile_kind(kind) if interquartile else kind],
     )
 
 

@@ -51,7 +51,7 @@ def aggregate_metrics(metrics: pd.DataFrame, captions: Captions) -> Figure:
     """
     names = list(metrics["metric"].unique())
     if not names:
-        return note("No seed is in every environment")
+        return note("No seed is in every environment of all algorithms")
     algos = [captions.looks[algo].name for algo in metrics["algo"].unique()]
     height = 0.75 + 0.25 * len(algos)
     figure = Figure(figsize=(TWO_COLUMNS, height), layout="constrained")
@@ -62,10 +62,13 @@ def aggregate_metrics(metrics: pd.DataFrame, captions: Captions) -> Figure:
         axes.set_title(name)
         axes.set_yticks(range(len(algos)), algos)
         score_axis(axes.xaxis, pd.concat([mine["value"], mine["low"], mine["high"]]).dropna(), 3)
-    first = metrics.iloc[0]
+    environments, few, many = (
+        metrics["environments"].iloc[0], metrics["seeds"].min(), metrics["seeds"].max()
+    )  # fmt: skip
+    seeds = f"{few}" if few == many else f"{few} to {many}"
     figure.supxlabel(
-        f"Normalised score over {first['environments']} environments and {first['seeds']} seeds: "
-        "0 is a random policy, 1 the reference",
+        f"Normalised score over {environments} environments and {seeds} seeds: "
+        "0 is the base (a random policy), 1 the reference",
         fontsize=8,
     )
     return figure
@@ -79,7 +82,7 @@ def performance_profiles(profiles: pd.DataFrame, captions: Captions) -> Figure:
       captions: looks of the algorithms.
     """
     if profiles.empty:
-        return note("No seed is in every environment")
+        return note("No seed is in every environment of all algorithms")
     figure = Figure(figsize=(ONE_COLUMN, 2.3), layout="constrained")
     axes = figure.subplots()
     for algo, rows in profiles.groupby("algo", sort=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import pandas as pd
 
 from mujax_pipe.errors import UserError
+
+if typing.TYPE_CHECKING:
+    from mujax_pipe.params import Params
 
 # Digits that survive a different order of summing; more would be noise of the last bit.
 _DIGITS = 6
@@ -45,6 +49,11 @@ def display_interval(row: dict[str, Any]) -> str:
 def title(environment: str) -> str:
     """Returns the name that an environment goes by: `module:package/Name-v0` is Name-v0."""
     return environment.rpartition("/")[2]
+
+
+def environment_title(params: Params, env: str) -> str:
+    """Returns the name for people of an environment of params.yaml; `env` where it is not there."""
+    return title(params.environments[env].id) if env in params.environments else env
 
 
 def percent(share: float) -> str:

@@ -67,14 +67,22 @@ def interquartile_mean(samples: np.ndarray, axis: int = 0) -> np.ndarray:
 def interquartile_interval(samples: np.ndarray, settings: IntervalSettings) -> Bounds:
     """Interval of the interquartile mean; see `interval`.
 
-    Student's t is that of trimmed means (Tukey and McLaughlin 1963); a studentised bootstrap of
-    them is not at hand, and percentiles stand for it.
+    Student's t is that of trimmed means (Tukey and McLaughlin 1963).
     """
-    if settings.interval == "t":
+    kind = interquartile_kind(settings.interval)
+    if kind == "t":
         return student_t(samples, settings, cut=int(_QUARTER * len(samples)))
-    if settings.interval == "bca":
+    if kind == "bca":
         return bca(samples, settings, interquartile_mean)
     return percentile(samples, settings, interquartile_mean)
+
+
+def interquartile_kind(kind: str) -> str:
+    """Returns the kind that `interquartile_interval` has for one of `INTERVALS`.
+
+    A studentised bootstrap of trimmed means is not at hand, and percentiles stand for it.
+    """
+    return "percentile" if kind == "studentised" else kind
 
 
 def percentile(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from mujax_pipe.analysis import results, statistics
-from mujax_pipe.analysis.formats import csv, display, markdown, title, write
+from mujax_pipe.analysis.formats import csv, display, environment_title, markdown, write
 from mujax_pipe.analysis.tables import interval_notes, shown_scores
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import COST, FINGERPRINT, PAGE, RESULTS, AnalysisFiles, Cell, CellFiles
@@ -84,23 +84,20 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
       cost: of `costs`.
       root: the folder of params.yaml.
     """
-    scores = statistics.final_scores(results.read_tables("all", root).scores, params.analysis)
+    scores = statistics.final_scores(_scores(params, root), params.analysis)
     figures = AnalysisFiles().figures
     shown = [path.relative_to(RESULTS).as_posix() for path in figures if path.suffix == ".png"]
-    hours = cost["seconds"].sum() / 3600
+    hours = params.run.threads * cost["seconds"].sum() / 3600
     parts = [
         "# Results",
         "Written by `mujax-pipe page` from the files beside it; never edited.",
         markdown(_table(params, scores, cost, root)).rstrip(),
         *interval_notes(params, scores),
-        "Random: the measured return of a policy that draws among the legal actions. References:",
-        "\n".join(
-            f"- {title(params.environments[env].id)}: {display(params.references[env].score)} "
-            f"({params.references[env].source})"
-            for env in params.environments_of()
-        ),
-        f"The {len(cost)} cells took {hours:.1f} core-hours to train ({_machines(cost)}), one XLA "
-        f"thread each; [each of them](cost.csv). They were trained by the code of "
+        "Random: the measured return of a policy that draws among the legal actions, the base (0) "
+        "of normalised scores where no other is named. References (1):",
+        "\n".join(_reference(params, env) for env in params.environments_of()),
+        f"The {len(cost)} cells took {hours:.1f} core-hours to train ({_machines(cost)}), "
+        f"{_threads(params)} each; [each of them](cost.csv). They were trained by the code of "
         f"[`{FINGERPRINT}`](../{FINGERPRINT}){_commit(root)}.",
         "## Make a row again",
         "Training again in a folder of its own, and comparing every byte:",
@@ -112,11 +109,25 @@ def page(params: Params, cost: pd.DataFrame, root: Path = Path()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _scores(params: Params, root: Path) -> pd.DataFrame:
+    """Returns the table of scores; raises `UserError` where it is not of the grid's cells."""
+    table = results.read_tables("all", root).scores
+    found = set(zip(table["algo"], table["env"], table["seed"], strict=True))
+    wanted = {(cell.algo, cell.env, cell.seed) for cell in params.cells()}
+    for name in sorted(found ^ wanted):
+        what = "lacks" if name in wanted else "has"
+        raise UserError(
+            f"{AnalysisFiles(root=root).scores} {what} {'{}/{}/seed-{}'.format(*name)}, unlike the "
+            "grid of params.yaml: make it again with: mujax-pipe aggregate"
+        )
+    return table
+
+
 def _table(params: Params, scores: pd.DataFrame, cost: pd.DataFrame, root: Path) -> pd.DataFrame:
     """Puts references and cost beside the final scores."""
     table = shown_scores(params, scores)
     envs = scores["env"]
-    seconds = cost.groupby(["env", "algo"])["seconds"].mean()
+    seconds = params.run.threads * cost.groupby(["env", "algo"])["seconds"].mean()
     table.insert(2, "Steps", [f"{params.environments[env].num_env_steps:,}" for env in envs])
     table["Random"] = [display(results.read_random(params, env, root)) for env in envs]
     table["Reference"] = [display(params.references[env].score) for env in envs]
@@ -124,6 +135,19 @@ def _table(params: Params, scores: pd.DataFrame, cost: pd.DataFrame, root: Path)
         f"{seconds[env, algo]:,.0f}" for env, algo in zip(envs, scores["algo"], strict=True)
     ]
     return table
+
+
+def _reference(params: Params, env: str) -> str:
+    reference = params.references[env]
+    text = f"- {environment_title(params, env)}: {display(reference.score)} ({reference.source})"
+    if reference.base is None:
+        return text
+    return f"{text}; base: {display(reference.base)} ({reference.base_source})"
+
+
+def _threads(params: Params) -> str:
+    number = params.run.threads
+    return "one XLA thread" if number == 1 else f"{number} XLA threads"
 
 
 def _again(params: Params) -> list[str]:

@@ -45,7 +45,7 @@ def cost(params: Params, grid: str, root: Path = Path(), console: Console | None
             "cells that were trained in this folder have"
         )
     spent = compute(curves, _levels(params, grid, root))
-    captions = captions_of(params, curves)
+    captions = captions_of(params, curves, interquartile=True)
     shown = _shown(spent, captions)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in shown:
@@ -85,10 +85,11 @@ def with_seconds(params: Params, grid: str, curves: pd.DataFrame, root: Path) ->
             & (curves["seed"] == cell.seed)
         ]
         share = mine["step"] / max(mine["step"].max(), 1)
+        seconds = record["seconds"] * record["xla_threads"]
         parts.append(
             mine.assign(
-                seconds=share * record["seconds"],
-                total=record["seconds"],
+                seconds=share * seconds,
+                total=seconds,
                 megabytes=record["peak_memory_mb"],
             )
         )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mujax_pipe.analysis import results, statistics
-from mujax_pipe.analysis.formats import display, display_interval, percent, title
+from mujax_pipe.analysis.formats import display, display_interval, environment_title, percent
 from mujax_pipe.analysis.intervals import MIN_SEEDS
 from mujax_pipe.errors import quoted
 from mujax_pipe.layout import RESULTS, AnalysisFiles, Cell, CellFiles, analysed
@@ -197,4 +197,4 @@ def _table(*left: str, right: Sequence[str]) -> Table:
 
 def _names(params: Params, row: dict[str, Any]) -> tuple[str, str]:
     names = params.figures.algorithm_names
-    return title(params.environments[row["env"]].id), names.get(row["algo"], row["algo"])
+    return environment_title(params, row["env"]), names.get(row["algo"], row["algo"])

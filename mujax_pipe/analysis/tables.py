@@ -16,11 +16,11 @@ from mujax_pipe.analysis.formats import (
     csv,
     display,
     display_interval,
+    environment_title,
     latex,
     markdown,
     percent,
     rounded,
-    title,
     write,
 )
 from mujax_pipe.analysis.hyperparameters import by_setting, hyperparameters
@@ -56,7 +56,7 @@ def aggregate(params: Params, grid: str, root: Path = Path()) -> None:
         write(files.table(name, "csv"), csv(frame).encode())
         write(files.table(name, "md"), markdown(shown, notes).encode())
         write(files.table(name, "tex"), latex(shown, notes).encode())
-    for line in across.uneven_seeds(cells.scores):
+    for line in across.uneven_cells(cells.scores):
         print(line)
     if cells.faults:
         number = f"{len(cells.faults)} of {len(params.cells(grid))} cells"
@@ -75,8 +75,7 @@ def figure_data(
       files: of the grid.
     """
     settings = params.analysis
-    anchors = {env: (cells.random[env], params.references[env].score) for env in cells.random}
-    normalised = across.normalised(cells.scores, anchors)
+    normalised = across.normalised(cells.scores, anchors(params, cells.random))
     data = {
         "learning_curves": statistics.learning_curves(cells.curves, settings),
         "final_scores": scores,
@@ -90,22 +89,36 @@ def figure_data(
     return {files.figure(name, "csv"): data[name] for name in files.figure_names}
 
 
+def anchors(params: Params, random: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """Returns the scores of each environment that count as 0 and 1.
+
+    Args:
+      params: of the project: references, and bases where there are any.
+      random: environment -> mean return of a random policy, the base of all others.
+    """
+    found = {}
+    for env, score in random.items():
+        reference = params.references[env]
+        found[env] = (score if reference.base is None else reference.base, reference.score)
+    return found
+
+
 def thresholds(params: Params, random: Mapping[str, float]) -> dict[str, float]:
     """Returns the score at which each environment counts as learned."""
     share = params.analysis.threshold
-    return {env: low + share * (params.references[env].score - low) for env, low in random.items()}
+    return {env: low + share * (high - low) for env, (low, high) in anchors(params, random).items()}
 
 
 def summary_json(scores: pd.DataFrame) -> str:
     """Returns the one DVC metric: env -> algo -> mean, low, high, seeds.
 
-    One seed has no `low` and `high`: a metric is a number, so they are left out, and `seeds` says
-    why.
+    One seed has no `low` and `high`, and of few the studentised ones may be infinite: a metric is a
+    number, so they are left out.
     """
     metric: dict[str, dict[str, dict[str, float]]] = {}
     for row in scores.to_dict("records"):
         values = {key: rounded(row[key]) for key in ("mean", "low", "high")}
-        values = {key: value for key, value in values.items() if not math.isnan(value)}
+        values = {key: value for key, value in values.items() if math.isfinite(value)}
         metric.setdefault(row["env"], {})[row["algo"]] = {**values, "seeds": int(row["seeds"])}
     return json.dumps(metric, indent=2, allow_nan=False) + "\n"
 
@@ -146,13 +159,13 @@ def _shown_steps(params: Params, steps: pd.DataFrame) -> pd.DataFrame:
 
 def _shown_settings(params: Params, settings: pd.DataFrame) -> pd.DataFrame:
     names = {algo: _algorithm(params, algo) for algo in settings["algo"].unique()}
-    titles = {env: title(params.environments[env].id) for env in settings["env"].unique()}
+    titles = {env: environment_title(params, env) for env in settings["env"].unique()}
     return by_setting(settings, names, titles)
 
 
 def _names(params: Params, row: Mapping[str, typing.Any]) -> dict[str, str]:
     return {
-        "Environment": title(params.environments[row["env"]].id),
+        "Environment": environment_title(params, row["env"]),
         "Algorithm": _algorithm(params, row["algo"]),
     }
 
@@ -170,7 +183,7 @@ _SOURCES = [
 def _threshold_note(params: Params) -> str:
     return (
         "Environment steps until an evaluation first reached the score, which is "
-        f"{percent(params.analysis.threshold)} of the way from a random policy to the reference; "
+        f"{percent(params.analysis.threshold)} of the way from the base to the reference; "
         "lowest, median and highest over seeds, of which one that never did counts as infinite."
     )
 

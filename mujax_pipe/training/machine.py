@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mujax_pipe import runtime
 from mujax_pipe.fingerprint import NUMERICS
+from mujax_pipe.training.progress import earlier_seconds
 
 if TYPE_CHECKING:
     from mujax_pipe.training.experiment import RunResult
@@ -29,7 +30,8 @@ def machine_record(result: RunResult) -> dict[str, Any]:
             for name, value in sorted(os.environ.items())
             if name.startswith(("XLA_", "JAX_", "NPY_", "OPENBLAS_", "OMP_", "MKL_"))
         },
-        "seconds": round(result.seconds, 2),
+        # With those of earlier processes that were stopped or killed.
+        "seconds": round(earlier_seconds() + result.seconds, 2),
         "seconds_to_first_learner_step": round(result.seconds_to_first_step, 2),
         "seconds_saving": round(result.seconds_saving, 2),
         "peak_memory_mb": round(runtime.peak_memory_mb(), 1),

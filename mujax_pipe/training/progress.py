@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import datetime
+import json
 import sys
 import time
 from collections import deque
@@ -22,6 +23,9 @@ from mujax_pipe.training.schedule import Acted, Evaluated, Event, Learned
 # Where the run of this context writes how far it is, for whoever watches it from outside.
 _FILE: contextvars.ContextVar[Path | None] = contextvars.ContextVar("progress", default=None)
 
+# What earlier processes spent on it, in seconds.
+_EARLIER: contextvars.ContextVar[float] = contextvars.ContextVar("earlier", default=0.0)
+
 # Seconds between two writes of that file.
 _PAUSE = 2.0
 
@@ -31,13 +35,20 @@ def written_to(path: Path) -> Iterator[None]:
     """Makes runs inside the block write how far they are to a small JSON file, now and then.
 
     It holds `step`, `num_steps`, `env_steps`, `score` and `best` (None before the first
-    evaluation), `started` and `updated` (seconds since 1970).
+    evaluation); of this process `started` and `updated` (seconds since 1970) and `from_step`, the
+    first that it reported; and `seconds`, which it and those before it have spent on the run.
     """
-    token = _FILE.set(path)
+    tokens = _FILE.set(path), _EARLIER.set(0.0)
     try:
         yield
     finally:
-        _FILE.reset(token)
+        _FILE.reset(tokens[0])
+        _EARLIER.reset(tokens[1])
+
+
+def earlier_seconds() -> float:
+    """Returns what earlier processes spent on the run of this context, which went on from them."""
+    return _EARLIER.get()
 
 
 class Reporter:
@@ -54,12 +65,16 @@ class Reporter:
         self._started = time.monotonic()
         self._recent: deque[float] = deque(maxlen=50)
         self._metrics: dict[str, float] = {}
+        # Until an event tells that the run began anew, it goes on from what was told before.
+        before = _read(_FILE.get())
+        _EARLIER.set(before.get("seconds", 0.0))
         self._told: dict[str, Any] = {
             "step": 0,
             "num_steps": num_steps,
             "env_steps": 0,
             "score": None,
-            "best": None,
+            "best": before.get("best"),
+            "from_step": None,
             "started": time.time(),
         }
         self._written = 0.0
@@ -104,6 +119,12 @@ class Reporter:
     def _tell(self, event: Event) -> None:
         """Writes the progress file, if there is one and it is time."""
         told = self._told
+        if not isinstance(event, Acted) and told["from_step"] is None:
+            told["from_step"] = event.step
+            if isinstance(event, Evaluated) and event.step == 0:
+                # The first event of every new run.
+                told["best"] = None
+                _EARLIER.set(0.0)
         if isinstance(event, Acted):
             told["env_steps"] = event.env_steps
         elif isinstance(event, Learned):
@@ -116,7 +137,8 @@ class Reporter:
             self._written = now
             # A full disk is no reason to stop: whatever must be kept will say so itself.
             with suppress(OSError):
-                write_json(path, {**told, "updated": time.time()})
+                seconds = _EARLIER.get() + now - self._started
+                write_json(path, {**told, "seconds": seconds, "updated": time.time()})
 
     def _acting(self) -> str:
         return f", acting {np.mean(self._recent):.4g}" if self._recent else ""
@@ -131,3 +153,13 @@ class Reporter:
         if self._metrics:
             parts += [f"{name} {self._metrics[name]:.3g}" for name in ("loss", "prior_entropy")]
         return ", ".join([*parts, f"{seconds:.0f} s"])
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    """Returns what an earlier process told; nothing where there was none."""
+    if path is None:
+        return {}
+    with suppress(OSError, ValueError):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        return told if isinstance(told, dict) else {}
+    return {}

@@ -156,6 +156,42 @@ class Logger:
                 self._dropped.append(writer)
 
 
+class ContinuedWriter:
+    """The writer of a run that goes on: it keeps what was written up to the step that was saved.
+
+    What was saved may turn out to be of another run, with other settings. Then this one begins anew
+    and writes an earlier step first, and so does its writer.
+
+    Args:
+      make: makes the writer that goes on from a step; from None, one that begins anew.
+      saved_step: learner step of what was saved.
+    """
+
+    def __init__(self, make: Callable[[int | None], Logger], saved_step: int):
+        self._make = make
+        self._saved_step: int | None = saved_step
+        self._writer = make(saved_step)
+        self._config: Mapping[str, Any] = {}
+
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
+        if self._saved_step is not None and step < self._saved_step:
+            self._writer.close()
+            self._writer = self._make(None)
+            self._writer.write_config(self._config)
+        self._saved_step = None
+        self._writer.write(step, scalars)
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._writer.write_config(config)
+
+    def log_model(self, directory: Path, name: str, metadata: Mapping[str, Any]) -> None:
+        self._writer.log_model(directory, name, metadata)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setup:
     """What a writer can be made from.

@@ -80,7 +80,7 @@ def snakemake(project: Any) -> list[Job]:
 def files_of(folder: str, grid: str) -> set[str]:
     """Returns the files that a folder stands for among DVC's dependencies."""
     if folder == str(ANALYSIS_SOURCE):
-        return {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("*.py")}
+        return {str(p.relative_to(ROOT)) for p in (ROOT / folder).iterdir() if p.is_file()}
     if folder == str(CELLS):
         files = (CellFiles(cell) for cell in PARAMS.cells(grid))
         return {str(path) for one in files for path in (*one.analysed, *one.searched)}
@@ -139,12 +139,15 @@ def test_recording_names_the_stages_of_its_grid(dvc: dict[str, Any]) -> None:
     }
     assert set(stages(PARAMS, "demo")) == demo
     assert set(stages(PARAMS, "all")) == {name for name in dvc if not name.endswith("-demo")}
+    for grid in GRIDS:
+        for name, files in stages(PARAMS, grid).items():
+            assert set(map(str, files)) == set(dvc[name]["outputs"])
 
 
 def test_recording_writes_dvc_lock_in_the_order_of_dvc_itself(project: Any) -> None:
     printed = project.run("dvc", "repro", "--dry", "--force").stdout
     order = re.findall(r"^Running stage '(.*)':", printed, re.M)
-    assert order == [*stages(PARAMS, "all"), *stages(PARAMS, "demo")[-2:]]
+    assert order == [*stages(PARAMS, "all"), *[*stages(PARAMS, "demo")][-2:]]
 
 
 def test_the_workflow_passes_snakemakes_own_checks(project: Any) -> None:

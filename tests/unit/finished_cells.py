@@ -14,6 +14,7 @@ from typing import Any
 
 from mujax_pipe.config import CONFIGS
 from mujax_pipe.layout import Cell, CellFiles, EnvironmentFiles
+from mujax_pipe.sections import Reference
 
 IDS = {"cartpole": "CartPole-v1", "blackjack": "Blackjack-v1"}
 
@@ -40,7 +41,8 @@ def make_params(
         environments={
             env: types.SimpleNamespace(id=IDS.get(env, env), num_env_steps=1000) for env in envs
         },
-        references={env: types.SimpleNamespace(score=10.0, source="a proof") for env in envs},
+        references={env: Reference(score=10.0, source="a proof") for env in envs},
+        run=types.SimpleNamespace(threads=1),
         tree={
             "algorithms": {algo: {"batch_size": 8} for algo in algos},
             "overrides": {algo: {env: {} for env in envs} for algo in algos},

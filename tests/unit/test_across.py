@@ -101,10 +101,20 @@ def test_improvement_by_hand_and_as_rliable_has_it() -> None:
 def test_seeds_that_some_environments_lack_are_left_out_and_named() -> None:
     frame = scores(gmz={"a": [0.0, 1.0, 9.0], "b": [0.0, 1.0]})
     assert across.runs_by_tasks(frame, "gmz").tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    assert across.uneven_seeds(frame) == [
+    assert across.uneven_cells(frame) == [
         "Across environments gmz has fewer seeds: b has no seed 2."
     ]
-    assert across.uneven_seeds(TWO) == []
+    assert across.uneven_cells(TWO) == []
+
+
+def test_algorithms_are_compared_over_the_same_environments_alone() -> None:
+    frame = scores(gmz={"a": [0.0, 1.0], "b": [9.0, 9.0]}, smz={"a": [0.0, 1.0, 2.0]})
+    found = across.aggregate_metrics(frame, settings(10)).set_index(["algo", "metric"])
+    assert found.loc[("gmz", "Mean"), ["environments", "seeds", "value"]].tolist() == [1, 2, 0.5]
+    assert found.loc[("smz", "Mean"), ["environments", "seeds", "value"]].tolist() == [1, 3, 1.0]
+    assert across.uneven_cells(frame) == [
+        "Across environments b does not count: not of all algorithms."
+    ]
 
 
 def test_one_algorithm_has_nothing_to_be_compared_with() -> None:

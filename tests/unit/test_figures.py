@@ -300,8 +300,8 @@ def test_distributions_rise_to_all_episodes() -> None:
 @pytest.mark.parametrize(
     ("draw", "reason"),
     [
-        (figures_across.aggregate_metrics, "No seed is in every environment"),
-        (figures_across.performance_profiles, "No seed is in every environment"),
+        (figures_across.aggregate_metrics, "No seed is in every environment of all algorithms"),
+        (figures_across.performance_profiles, "No seed is in every environment of all algorithms"),
         (figures_across.probability_of_improvement, "One algorithm: nothing to compare"),
         (figures_search.chance_codes, "No algorithm here has chance"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from mujax_pipe import analysis
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import COST, PAGE, CellFiles
+from mujax_pipe.sections import Reference
 from tests.unit.finished_cells import make_params, write_cell
 
 PARAMS = make_params(algos=["gmz", "smz"], envs=["cartpole"], seeds=[0, 1])
@@ -59,6 +60,32 @@ def test_cost_is_kept_where_nothing_was_trained(finished: Path) -> None:
     cells[0].machine.write_text(json.dumps(record))
     analysis.write_page(PARAMS, finished)
     assert (finished / COST).read_text().splitlines()[1] == "gmz,cartpole,0,500,1,C"
+
+
+def test_a_base_and_the_threads_of_a_run_are_told(finished: Path) -> None:
+    params = make_params(algos=["gmz", "smz"], envs=["cartpole"], seeds=[0, 1])
+    params.run.threads = 2
+    params.references["cartpole"] = Reference(
+        score=10.0, source="a proof", base=-1.0, base_source="standing still"
+    )
+    analysis.write_page(params, finished)
+    text = (finished / PAGE).read_text()
+    assert "- CartPole-v1: 10.00 (a proof); base: -1.00 (standing still)" in text
+    assert "took 0.3 core-hours to train (A  B), 2 XLA threads each" in text
+    assert "| 10.00 | 250 |" in text
+
+
+def test_tables_of_another_grid_are_refused(finished: Path) -> None:
+    larger = make_params(algos=["gmz", "smz"], envs=["cartpole"], seeds=[0, 1, 2])
+    for cell in larger.cells("all"):
+        machine = CellFiles(cell, finished).machine
+        machine.parent.mkdir(parents=True, exist_ok=True)
+        machine.write_text(json.dumps({"seconds": 1.0, "peak_memory_mb": 1.0, "cpu": "A"}))
+    with pytest.raises(UserError, match=r"scores.csv lacks gmz/cartpole/seed-2.*aggregate"):
+        analysis.write_page(larger, finished)
+    smaller = make_params(algos=["gmz"], envs=["cartpole"], seeds=[0, 1])
+    with pytest.raises(UserError, match=r"scores.csv has smz/cartpole/seed-0.*aggregate"):
+        analysis.write_page(smaller, finished)
 
 
 def test_a_cell_without_a_record_is_named(finished: Path) -> None:

@@ -156,7 +156,10 @@ def test_settings_hold_what_a_stage_reads_and_no_more(tmp_path: Path) -> None:
         cell = before.cell("gmz", env, 0)
         assert (before.train_settings(cell) == after.train_settings(cell)) is same
         assert before.evaluate_settings(cell) == after.evaluate_settings(cell)
-    assert before.analysis_settings() == after.analysis_settings()
+    # The table of hyperparameters says what is tuned.
+    assert before.analysis_settings() != after.analysis_settings()
+    other = load(tmp_path, "num_env_steps: 20000", "num_env_steps: 30000")
+    assert before.analysis_settings() == other.analysis_settings()
     figures = load(tmp_path, "dpi: 200", "dpi: 100")
     assert before.figure_settings("demo") != figures.figure_settings("demo")
     assert before.analysis_settings("demo") == figures.analysis_settings("demo")
@@ -224,6 +227,10 @@ def test_order_in_the_file_does_not_change_settings(tmp_path: Path) -> None:
             ["num_env_steps is 900", "first learner step"],
         ),
         ("run:\n", "run: 3\nfigure:\n", ["figure: unknown key", "did you mean figures?"]),
+        ("simulations: [0, 8]", "simulations: [0, 5000]", ["search.simulations[1]", "4096"]),
+        ("source: limit}", "source: limit, base: low}", ["cartpole.base is 'low'", "a number"]),
+        ("source: limit}", "sauce: limit}", ["sauce: unknown key", "did you mean source?"]),
+        ("score: 500, source: limit", "score: 500", ["cartpole.source is missing"]),
         ("dpi: 200", "dpi: [200", ["line", "no valid YAML"]),
         ("dpi: 200", "dpi: 200\n  dpi: 300", ["line 51", "dpi stands twice in figures"]),
         ('"#0072B2"', "blue", ["figures.colours.gmz is 'blue'", "#RRGGBB"]),

@@ -68,6 +68,33 @@ def test_how_far_it_is_is_written_for_others(monkeypatch, tmp_path):
     assert not path.exists()
 
 
+def test_a_run_that_goes_on_counts_what_was_spent_before(monkeypatch, tmp_path):
+    path = tmp_path / "progress.json"
+    before = {"step": 30, "best": 200.0, "seconds": 500.0}
+    path.write_text(json.dumps(before))
+    with progress.written_to(path):
+        shown(monkeypatch, io.StringIO())
+        assert progress.earlier_seconds() == 500.0
+    told = json.loads(path.read_text())
+    assert 500.0 <= told["seconds"] <= 500.0 + time.time() - told["started"] + 1
+    # The first step of this process, by which others reckon the time left.
+    assert (told["step"], told["from_step"]) == (40, 40)
+    assert progress.earlier_seconds() == 0.0
+
+
+def test_a_run_that_begins_anew_counts_nothing_from_before(monkeypatch, tmp_path):
+    path = tmp_path / "progress.json"
+    path.write_text(json.dumps({"step": 30, "best": 200.0, "seconds": 500.0}))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.written_to(path):
+        reporter = Reporter("gmz CartPole-v1 seed 0", 100)
+        reporter.take(Evaluated(step=0, env_steps=0, score=9.0, best=False))
+        assert progress.earlier_seconds() == 0.0
+    told = json.loads(path.read_text())
+    assert told["seconds"] < 100.0
+    assert (told["best"], told["from_step"]) == (None, 0)
+
+
 def test_a_progress_file_that_cannot_be_written_stops_nothing(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     with progress.written_to(tmp_path / "file" / "progress.json"):

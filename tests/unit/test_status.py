@@ -26,10 +26,11 @@ def finish(root, cell, seconds=None):
     return files
 
 
-def progress(files, step=25, best=7.5, started=100.0):
+def progress(files, step=25, best=7.5, started=100.0, from_step=0):
     files.logs.mkdir(parents=True, exist_ok=True)
     content = {"step": step, "num_steps": 100, "env_steps": 9, "score": 1.0, "best": best}
-    files.progress.write_text(json.dumps({**content, "started": started, "updated": 130.0}))
+    clock = {"started": started, "updated": 130.0, "from_step": from_step}
+    files.progress.write_text(json.dumps({**content, **clock}))
 
 
 def text(found, root, width=250):
@@ -93,6 +94,15 @@ def test_a_cell_that_is_trained_again_runs_although_results_are_there(params, tm
     with only_one(files.lock, "x"):
         status = look(params, "all", tmp_path)[0]
     assert (status.state, status.job) == (State.RUNNING, "train")
+
+
+def test_time_left_of_a_resumed_run_goes_by_its_own_steps(params, tmp_path):
+    files = CellFiles(params.cells("all")[0], tmp_path)
+    for step, first, left in ((25, 15, 225.0), (25, 25, None), (25, None, None)):
+        progress(files, step=step, from_step=first)
+        with only_one(files.lock, "x"):
+            status = look(params, "all", tmp_path)[0]
+        assert (status.share, status.left) == (0.25, left)
 
 
 def test_time_left_is_not_guessed_from_nothing(params, tmp_path):

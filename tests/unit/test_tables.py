@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mujax_pipe.analysis import tables
+from mujax_pipe.analysis import figures, tables
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import AnalysisFiles, CellFiles
+from mujax_pipe.sections import Reference
 from tests.unit.finished_cells import bytes_below, make_params, run_elsewhere, write_cell
 
 
@@ -110,6 +111,31 @@ def test_a_broken_cell_is_named_and_the_others_are_written(tmp_path: Path) -> No
         for path in (*made.tables, *made.data):
             assert path.exists()
             path.unlink()
+
+
+@pytest.mark.parametrize("interval", ["t", "percentile", "bca", "studentised"])
+def test_every_kind_of_interval_makes_tables_and_figures(tmp_path: Path, interval: str) -> None:
+    """Few seeds have studentised intervals without end, which JSON cannot hold."""
+    params = make_params(envs=["cartpole"], seeds=[0, 1, 2], interval=interval)
+    finished(tmp_path, params, {("cartpole", seed): [3.0, 5.0 + seed] for seed in range(3)})
+    tables.aggregate(params, "all", tmp_path)
+    figures.plot(params, "all", tmp_path)
+    files = AnalysisFiles("all", tmp_path)
+    found = json.loads(files.summary.read_text())["cartpole"]["gmz"]
+    assert ("low" in found) == (interval != "studentised")
+    legend = files.figure("learning_curves", "svg").read_text()
+    shown = {"bca": "BCa", "studentised": "percentile"}.get(interval, interval)
+    assert f"<!-- 95 % {shown} interval -->" in legend
+
+
+def test_a_base_of_its_own_counts_as_0(tmp_path: Path) -> None:
+    params = make_params(envs=["cartpole", "blackjack"], seeds=[0])
+    params.references["cartpole"] = Reference(
+        score=10.0, source="a proof", base=-10.0, base_source="standing still"
+    )
+    random = {"cartpole": -500.0, "blackjack": 2.0}
+    assert tables.anchors(params, random) == {"cartpole": (-10.0, 10.0), "blackjack": (2.0, 10.0)}
+    assert tables.thresholds(params, random) == {"cartpole": 0.0, "blackjack": 6.0}
 
 
 def test_one_seed_is_said_and_not_hidden(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-# Cheap, so these also run again when the code of the analysis changes.
-ANALYSIS = sorted(layout.ANALYSIS_SOURCE.glob("*.py"))
+# Cheap, so these also run again when the code of the analysis changes, or its table of coverage.
+ANALYSIS = sorted(path for path in layout.ANALYSIS_SOURCE.iterdir() if path.is_file())
 
 
 rule aggregate:
     input:
         ANALYSIS,
+        layout.SETTINGS_SOURCE,
         layout.analysed(PARAMS.cells("all"), "all"),
     output:
         ALL.summary,
@@ -49,6 +50,7 @@ rule plot:
 use rule aggregate as aggregate_demo with:
     input:
         ANALYSIS,
+        layout.SETTINGS_SOURCE,
         layout.analysed(PARAMS.cells("demo"), "demo"),
     output:
         DEMO.summary,

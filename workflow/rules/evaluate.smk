@@ -14,7 +14,7 @@ rule evaluate:
     threads: 1
     resources:
         mem_mb=lambda cell, attempt: 2000 * attempt,
-        runtime=60,
+        runtime=lambda cell, attempt: 60 * attempt,
     params:
         settings=lambda cell: PARAMS.evaluate_settings(cell_of(cell)),
     shell:

@@ -16,7 +16,7 @@ rule search:
     threads: 1
     resources:
         mem_mb=lambda cell, attempt: 2000 * attempt,
-        runtime=60,
+        runtime=lambda cell, attempt: 60 * attempt,
     params:
         settings=lambda cell: PARAMS.search_settings(cell_of(cell)),
     shell:
