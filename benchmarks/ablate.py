@@ -26,9 +26,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRATCH = ROOT / "scratch" / "ablations"
 SEEDS = range(1000, 1005)
 
-# Besides those of params.yaml.
-ACROBOT = {"id": "Acrobot-v1", "wrappers": [], "num_env_steps": 40_000, "selection_episodes": 20}
-
 # Variants of the algorithm's settings, by the name of the study.
 STUDIES = {
     "after_terminal": {
@@ -54,18 +51,15 @@ STUDIES = {
 
 
 def parameters(base: dict, study: dict, settings: dict) -> dict:
-    """Returns a params.yaml with one variant's settings."""
+    """Returns a params.yaml with one variant's settings, on top of all that stands in `base`."""
     algo, environments = study["algo"], study["environments"]
     params = copy.deepcopy(base)
-    params["environments"].setdefault("acrobot", ACROBOT)
-    params["evaluation"].setdefault("acrobot", {"episodes": 100})
-    overrides = params["overrides"][algo]
-    overrides.setdefault("acrobot", {"replay_ratio": 8.0})
     params["grid"] = params["demo"] = {"algo": [algo], "env": environments, "seed": [*SEEDS]}
-    params["algorithms"] = {algo: {**params["algorithms"][algo], **settings}}
+    params["algorithms"] = {algo: params["algorithms"][algo]}
     for section in ("environments", "evaluation"):
         params[section] = {name: params[section][name] for name in environments}
-    params["overrides"] = {algo: {name: overrides[name] for name in environments}}
+    overrides = params["overrides"][algo]
+    params["overrides"] = {algo: {name: {**overrides[name], **settings} for name in environments}}
     params["figures"]["algorithm_names"] = {algo: algo}
     return params
 

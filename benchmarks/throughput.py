@@ -232,7 +232,7 @@ def install_peer() -> None:
     subprocess.run(pip, check=True)
 
 
-def versions(python: Path) -> dict[str, str]:
+def versions(python: Path | str) -> dict[str, str]:
     """Returns the versions of what decides speed in an environment."""
     code = (
         "import importlib.metadata as m, json;"
@@ -243,9 +243,9 @@ def versions(python: Path) -> dict[str, str]:
 
 def machine() -> str:
     """Names the processor and its cores."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    return f"{model}, {os.cpu_count()} cores"
+    from mujax_pipe.training.machine import cpu
+
+    return f"{cpu()}, {os.cpu_count()} cores"
 
 
 def main() -> None:
@@ -298,8 +298,9 @@ def load() -> dict[str, Any]:
         "machine": machine(),
         "peer": PEER,
         "versions": {
-            "ours": versions(Path(sys.executable)),
-            "peer": versions(PEER_HOME / "bin" / "python"),
+            who: versions(python)
+            for who, python in (("ours", sys.executable), ("peer", PEER_HOME / "bin" / "python"))
+            if Path(python).exists()
         },
         "rows": {},
     }

@@ -6,8 +6,8 @@
 Each combination of the alternatives (or `--random` of them, drawn by a fixed seed) is one trial of
 each algorithm, environment and seed: a cell of params.yaml with those settings on top, trained by
 the code of the pipeline. Its row goes to benchmarks/results/tuning.csv. Trials that are there are
-not run again while the source is the same, and a stopped one goes on where it was: the same command
-can be given at any time.
+not run again while source and params.yaml make the same of them, and a stopped one goes on where it
+was: the same command can be given at any time.
 """
 
 import argparse
@@ -33,7 +33,7 @@ LOG = ROOT / "benchmarks" / "results" / "tuning.csv"
 SCRATCH = ROOT / "scratch" / "tuning"
 COLUMNS = (
     *("algo", "env", "seed", "env_steps", "settings"),
-    *("best", "last", "along", "core_seconds", "fingerprint", "note"),
+    *("best", "last", "along", "core_seconds", "fingerprint", "note", "resolved"),
 )
 
 
@@ -47,6 +47,7 @@ class Trial:
     env_steps: int
     settings: str  # JSON, sorted
     fingerprint: str
+    resolved: str  # digest of the whole of what is run, defaults and params.yaml included
 
     @property
     def name(self) -> str:
@@ -60,36 +61,54 @@ def alternatives(text: str) -> tuple[str, list[Any]]:
     return name, [yaml.safe_load(value) for value in values.split("|")]
 
 
+def resolved(algo: str, env: str, env_steps: int, settings: str) -> tuple[Any, Any]:
+    """Returns the config and the evaluation of a trial: params.yaml with settings on top."""
+    from mujax_pipe.layout import Cell
+    from mujax_pipe.params import load_params
+    from mujax_pipe.settings import from_mapping
+
+    params = load_params(ROOT / "params.yaml")
+    cell = Cell(algo=algo, env=env, seed=0)
+    base = params.config(cell)
+    changed = json.loads(settings)
+    if size := changed.pop("size", None):
+        base = base.with_size(size)
+    config = from_mapping(type(base), {**dataclasses.asdict(base), **changed}, where="--set")
+    steps = config.learner_steps_within(env_steps)
+    every = max(1, steps // params.run.evaluations)
+    scoring = dataclasses.replace(params.evaluation_config(cell), every=every)
+    return config.with_num_steps(steps), scoring
+
+
+def digest(algo: str, env: str, env_steps: int, settings: str) -> str:
+    """Names all that a trial is made of but its seed and the source."""
+    from mujax_pipe.params import load_params
+
+    parts = [load_params(ROOT / "params.yaml").environments[env]]
+    parts += resolved(algo, env, env_steps, settings)
+    text = json.dumps([dataclasses.asdict(part) for part in parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def run(trial: Trial) -> dict[str, Any]:
     """Trains in this process; returns what came of it."""
     from mujax_pipe import runtime
 
     runtime.prepare(1)
-    from mujax_pipe.layout import Cell
     from mujax_pipe.params import load_params
     from mujax_pipe.run_config import CheckpointingConfig
-    from mujax_pipe.settings import from_mapping
     from mujax_pipe.training.envs import environment_factory
     from mujax_pipe.training.experiment import ExperimentConfig, run_experiment
 
-    params = load_params(ROOT / "params.yaml")
-    cell = Cell(algo=trial.algo, env=trial.env, seed=trial.seed)
-    environment = params.environments[trial.env]
-    base = params.config(cell)
-    settings = json.loads(trial.settings)
-    if size := settings.pop("size", None):
-        base = base.with_size(size)
-    changed = {**dataclasses.asdict(base), **settings}
-    config = from_mapping(type(base), changed, where=trial.name)
-    steps = config.learner_steps_within(trial.env_steps)
-    scoring = params.evaluation_config(cell)
+    environment = load_params(ROOT / "params.yaml").environments[trial.env]
+    config, scoring = resolved(trial.algo, trial.env, trial.env_steps, trial.settings)
     started = time.process_time()
     result = run_experiment(
         ExperimentConfig(
-            config=config.with_num_steps(steps),
+            config=config,
             environment_factory=environment_factory(environment.id, environment.wrappers),
             seed=trial.seed,
-            evaluation=dataclasses.replace(scoring, every=max(1, steps // params.run.evaluations)),
+            evaluation=scoring,
             checkpointing=CheckpointingConfig(directory=str(SCRATCH / trial.name)),
             title=trial.name,
         )
@@ -104,13 +123,14 @@ def run(trial: Trial) -> dict[str, Any]:
 
 
 def done() -> set[Trial]:
-    """Returns the trials of the log; those of other source do not count."""
+    """Returns the trials of the log."""
     if not LOG.exists():
         return set()
     with LOG.open(encoding="utf-8", newline="") as file:
         return {
             Trial(
-                **{name: row[name] for name in ("algo", "env", "settings", "fingerprint")},
+                **{name: row[name] for name in ("algo", "env", "settings")},
+                **{name: row[name] for name in ("fingerprint", "resolved")},
                 seed=int(row["seed"]),
                 env_steps=int(row["env_steps"]),
             )
@@ -170,20 +190,23 @@ def main() -> None:
     if options.random:
         rng = random.Random(0)
         combinations = rng.sample(combinations, min(options.random, len(combinations)))
-    trials = [
-        Trial(
+    texts = [json.dumps(settings, sort_keys=True) for settings in combinations]
+    source = source_digest()[:12]
+    trials = []
+    for seed, settings, env, algo in itertools.product(
+        options.seeds.split(","), texts, options.env.split(","), options.algo.split(",")
+    ):
+        steps = options.env_steps or environments[env].num_env_steps
+        trial = Trial(
             algo=algo,
             env=env,
             seed=int(seed),
-            env_steps=options.env_steps or environments[env].num_env_steps,
-            settings=json.dumps(settings, sort_keys=True),
-            fingerprint=source_digest()[:12],
+            env_steps=steps,
+            settings=settings,
+            fingerprint=source,
+            resolved=digest(algo, env, steps, settings),
         )
-        for seed in options.seeds.split(",")
-        for settings in combinations
-        for env in options.env.split(",")
-        for algo in options.algo.split(",")
-    ]
+        trials.append(trial)
     finished = done()
     open_ = [trial for trial in trials if trial not in finished]
     print(f"{len(trials)} trials, {len(open_)} to run", flush=True)

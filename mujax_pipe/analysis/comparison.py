@@ -18,7 +18,7 @@ from rich.table import Table
 from mujax_pipe.analysis.figures import captions_of
 from mujax_pipe.analysis.formats import display, display_interval, write
 from mujax_pipe.analysis.intervals import MIN_SEEDS
-from mujax_pipe.analysis.results import SCORES
+from mujax_pipe.analysis.results import CELL
 from mujax_pipe.analysis.style import Captions, bars, panels_for, rendered, score_axis
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import FIGURE_FORMATS, AnalysisFiles
@@ -27,6 +27,8 @@ if typing.TYPE_CHECKING:
     from mujax_pipe.params import Params
 
 HERE = "workspace"
+# Of the table of scores: an older revision may have had fewer others.
+COLUMNS = {**CELL, "mean": "float64"}
 _EXPERIMENTS = "refs/exps"
 
 
@@ -70,7 +72,7 @@ def compare(
 
 
 def scores_of(version: str, root: Path = Path()) -> pd.DataFrame:
-    """Returns the scores of every seed, columns `SCORES`, of a git revision or DVC experiment."""
+    """Returns the scores of every seed of a git revision or DVC experiment, columns `COLUMNS`."""
     path = AnalysisFiles().scores
     if version == HERE:
         text = (root / path).read_text() if (root / path).exists() else None
@@ -80,7 +82,7 @@ def scores_of(version: str, root: Path = Path()) -> pd.DataFrame:
     if text is None:
         raise UserError(f"{version} has no {path}: aggregate and commit it there first")
     try:
-        return pd.read_csv(io.StringIO(text), dtype=SCORES)[list(SCORES)]
+        return pd.read_csv(io.StringIO(text), dtype=COLUMNS, usecols=list(COLUMNS))[list(COLUMNS)]
     except (ValueError, KeyError) as error:
         raise UserError(
             f"{path} of {version} cannot be read ({str(error).splitlines()[0]})"

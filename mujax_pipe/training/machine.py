@@ -19,7 +19,7 @@ def machine_record(result: RunResult) -> dict[str, Any]:
     """Returns the machine, versions and flags of a run, and what it took."""
     return {
         "machine_class": runtime.machine_class(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "cores": _cores(),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -43,7 +43,7 @@ def _cores() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def _cpu() -> str:
+def cpu() -> str:
     """Returns the CPU's name for people, and its family and model: names hide which one it is."""
     fields = runtime.cpu_fields()
     name = fields.get("model name") or platform.processor() or "unknown"

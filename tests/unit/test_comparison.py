@@ -100,6 +100,11 @@ def test_a_revision_is_compared_with_an_experiment(two_versions: Path, tmp_path:
         f"comparison.{suffix}" for suffix in ("csv", "pdf", "svg", "png")
     }
     assert scores_of("workspace", two_versions).equals(scores_of("HEAD", two_versions))
+    # Versions of an environment that params.yaml no longer has, with columns of another day.
+    path = AnalysisFiles(root=two_versions).scores
+    path.write_text("algo,env,seed,old,mean\ngmz,gone,0,x,1.0\ngmz,gone,1,x,2.0\n")
+    compare(PARAMS, "workspace", "workspace", out, two_versions, console)
+    assert "gone" in console.export_text()
 
 
 def test_what_is_not_there_is_named(two_versions: Path, tmp_path: Path) -> None:
