@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mujax_pipe.analysis import figures, tables
+from mujax_pipe.analysis import figures, formats, tables
 from mujax_pipe.errors import UserError
 from mujax_pipe.layout import AnalysisFiles, CellFiles
 from mujax_pipe.sections import Reference
@@ -168,9 +168,9 @@ def test_display(value: float, shown: str) -> None:
 
 
 def test_an_environment_goes_by_its_name() -> None:
-    assert tables.title("CartPole-v1") == "CartPole-v1"
+    assert formats.title("CartPole-v1") == "CartPole-v1"
     of_a_package = "gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0"
-    assert tables.title(of_a_package) == "TwentyFortyEight-v0"
+    assert formats.title(of_a_package) == "TwentyFortyEight-v0"
 
 
 def test_csv_numbers_do_not_depend_on_the_last_bits() -> None:
