@@ -82,6 +82,8 @@ def test_a_checkpoint_names_the_parameter(tmp_path, kind, said):
     assert first_difference(tmp_path / "old", tmp_path / "new") == said
 
 
+# TensorStore may answer for the arrays beside the damaged one when Orbax has closed its event loop.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_damaged_checkpoint_is_a_difference_and_no_crash(tmp_path):
     for name in ("old", "new"):
         save_best(tmp_path / name, weights(), {"step": 1})
