@@ -144,9 +144,7 @@ class Params:
     def settings(self, stage: str, **names: str) -> str:
         """Returns what a stage reads of params.yaml, as sorted JSON that compares as text."""
         keys = [key.format(**names) for key in STAGE_KEYS[stage]]
-        values = {
-            key: functools.reduce(lambda t, k: t[k], key.split("."), self.tree) for key in keys
-        }
+        values = {key: _at(self.tree, key) for key in keys}
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     def train_settings(self, cell: Cell) -> str:
@@ -194,7 +192,7 @@ def load_params(path: Path | str = layout.PARAMS) -> Params:
     """
     source = str(path)
     tree = sections.mapping(strict_yaml.load(Path(path)), f"{source}: the file")
-    sections.known_keys(tree, _SECTIONS, f"{source}: ", required=True)
+    sections.known_keys(tree, _SECTIONS, f"{source}: ", required=_SECTIONS)
     environments = sections.named(Environment, tree["environments"], f"{source}: environments")
     evaluation = sections.named(Evaluation, tree["evaluation"], f"{source}: evaluation")
     sections.known_keys(evaluation, tuple(environments), f"{source}: evaluation.")

@@ -152,9 +152,8 @@ def section(cls: type[T], values: Any, where: str) -> T:
     Those with a default may be left out.
     """
     fields, kinds = setting_fields(cls), setting_types(cls)
-    known_keys(mapping(values, where), tuple(fields), f"{where}.")
-    needed = tuple(name for name, field in fields.items() if field.default is _REQUIRED)
-    known_keys({k: v for k, v in values.items() if k in needed}, needed, f"{where}.", required=True)
+    required = tuple(name for name, field in fields.items() if field.default is _REQUIRED)
+    known_keys(mapping(values, where), tuple(fields), f"{where}.", required=required)
     read = {
         name: _value(f"{where}.{name}", values[name], _stripped(kinds[name]), field.metadata)
         for name, field in fields.items()
@@ -200,12 +199,12 @@ def mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def known_keys(
-    values: Mapping[str, Any], known: tuple[str, ...], where: str, *, required: bool = False
+    values: Mapping[str, Any], known: tuple[str, ...], where: str, *, required: tuple[str, ...] = ()
 ) -> None:
-    """Checks that a section has no other keys than the known ones and, if required, all of them."""
+    """Checks that a section has no other keys than the known ones, and all that are required."""
     for key in values:
         if key not in known:
             raise UserError(f"{where}{key}: unknown key{suggestion(key, known)}")
-    for key in known:
-        if required and key not in values:
+    for key in required:
+        if key not in values:
             raise UserError(f"{where}{key} is missing: add it")

@@ -86,7 +86,7 @@ def look(params: Params, grid: str, root: Path = Path()) -> list[CellStatus]:
 
 
 def _status(cell: Cell, files: CellFiles, verbs: Sequence[str]) -> CellStatus:
-    progress = _read(files.progress)
+    progress = read_object(files.progress)
     made = {"train": files.trained, "evaluate": files.evaluated, "search": files.searched}
     left = [verb for verb in verbs if not all(path.exists() for path in made[verb])]
     job = "train" if progress else next(iter(left), verbs[-1])
@@ -107,8 +107,8 @@ def _status(cell: Cell, files: CellFiles, verbs: Sequence[str]) -> CellStatus:
             cell=cell,
             state=State.DONE,
             share=1.0,
-            score=_read(files.evaluation_json).get("mean"),
-            seconds=_read(files.machine).get("seconds"),
+            score=read_object(files.evaluation_json).get("mean"),
+            seconds=read_object(files.machine).get("seconds"),
         )
     if _stopped_in(files, job):
         return CellStatus(cell=cell, state=State.STOPPED, job=job, share=share, score=best)
@@ -226,7 +226,7 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """Returns what a JSON file holds; nothing if it is not there, or just being replaced."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import datetime
-import json
 import sys
 import time
 from collections import deque
@@ -17,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from mujax_pipe.status import read_object
 from mujax_pipe.training.files import write_json
 from mujax_pipe.training.schedule import Acted, Evaluated, Event, Learned
 
@@ -66,7 +66,8 @@ class Reporter:
         self._recent: deque[float] = deque(maxlen=50)
         self._metrics: dict[str, float] = {}
         # Until an event tells that the run began anew, it goes on from what was told before.
-        before = _read(_FILE.get())
+        path = _FILE.get()
+        before = read_object(path) if path else {}
         _EARLIER.set(before.get("seconds", 0.0))
         self._told: dict[str, Any] = {
             "step": 0,
@@ -153,13 +154,3 @@ class Reporter:
         if self._metrics:
             parts += [f"{name} {self._metrics[name]:.3g}" for name in ("loss", "prior_entropy")]
         return ", ".join([*parts, f"{seconds:.0f} s"])
-
-
-def _read(path: Path | None) -> dict[str, Any]:
-    """Returns what an earlier process told; nothing where there was none."""
-    if path is None:
-        return {}
-    with suppress(OSError, ValueError):
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return told if isinstance(told, dict) else {}
-    return {}

@@ -160,7 +160,7 @@ class ContinuedWriter:
     """The writer of a run that goes on: it keeps what was written up to the step that was saved.
 
     What was saved may turn out to be of another run, with other settings. Then this one begins anew
-    and writes an earlier step first, and so does its writer.
+    and its writer with it, which shows in the first write: the evaluation at step 0.
 
     Args:
       make: makes the writer that goes on from a step; from None, one that begins anew.
@@ -169,16 +169,16 @@ class ContinuedWriter:
 
     def __init__(self, make: Callable[[int | None], Logger], saved_step: int):
         self._make = make
-        self._saved_step: int | None = saved_step
+        self._written = False
         self._writer = make(saved_step)
         self._config: Mapping[str, Any] = {}
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        if self._saved_step is not None and step < self._saved_step:
+        if step == 0 and not self._written:
             self._writer.close()
             self._writer = self._make(None)
             self._writer.write_config(self._config)
-        self._saved_step = None
+        self._written = True
         self._writer.write(step, scalars)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
