@@ -105,7 +105,11 @@ def chosen(
     wanted = [name.rstrip("/").removeprefix(prefix) for name in names]
     for name in wanted:
         if name not in grid:
-            raise UserError(f"cell {name!r} is not in the grid: allowed are {quoted(grid)}")
+            raise UserError(
+                f"cell {name!r} is not in the grid: allowed are names such as {next(iter(grid))!r}, "
+                f"with {quoted(params.grid.algo)}; {quoted(params.grid.env)}; seeds "
+                f"{quoted(params.grid.seed)}"
+            )
     cells = [grid[name] for name in wanted or grid]
     if not wanted:
         cells = [cell for cell in cells if CellFiles(cell, root).train.exists()]
