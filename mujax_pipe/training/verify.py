@@ -106,9 +106,9 @@ def chosen(
     for name in wanted:
         if name not in grid:
             raise UserError(
-                f"cell {name!r} is not in the grid: allowed are names such as {next(iter(grid))!r}, "
-                f"with {quoted(params.grid.algo)}; {quoted(params.grid.env)}; seeds "
-                f"{quoted(params.grid.seed)}"
+                f"cell {name!r} is not in the grid: allowed are names such as "
+                f"{next(iter(grid))!r}, with {quoted(params.grid.algo)}; "
+                f"{quoted(params.grid.env)}; seeds {quoted(params.grid.seed)}"
             )
     cells = [grid[name] for name in wanted or grid]
     if not wanted:
