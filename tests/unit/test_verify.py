@@ -132,13 +132,35 @@ def test_scores_may_be_compared_instead(project, monkeypatch, by, near):
     shutil.rmtree(trainer.folders[0], ignore_errors=True)
 
 
-def test_another_class_of_machine_is_said(project, monkeypatch):
-    def elsewhere(files):
-        train = json.loads(files.train.read_text())
-        files.train.write_text(json.dumps({**train, "machine_class": "arm64 Other"}))
+def elsewhere(files, **changed):
+    train = json.loads(files.train.read_text())
+    files.train.write_text(json.dumps({**train, "machine_class": "arm64 Other", **changed}))
 
-    _, lines, trainer = run(project, monkeypatch, edit=elsewhere)
+
+def test_another_class_of_machine_with_the_same_bytes_is_as_published(project, monkeypatch):
+    """The class says where bytes may differ; where they do not, nothing else is to be explained."""
+    same, lines, trainer = run(project, monkeypatch, edit=elsewhere)
+    assert same and not trainer.folders[0].exists()
+    (line,) = [line for line in lines if "machine_class" in line]
+    assert line.startswith("same ") and "but machine_class is 'arm64 Other' here" in line
+
+
+@pytest.mark.parametrize(
+    "edit", [lambda files: elsewhere(files, best_step=-1), lambda x: (elsewhere(x), worse(x))]
+)
+def test_another_class_of_machine_with_other_bytes_is_said(project, monkeypatch, edit):
+    same, lines, trainer = run(project, monkeypatch, edit=edit)
+    assert not same
     assert any("this is 'arm64 Other'; bytes may differ between classes" in line for line in lines)
+    shutil.rmtree(trainer.folders[0])
+
+
+def test_the_class_excuses_no_file_that_dvc_lock_does_not_record(project, monkeypatch):
+    elsewhere(CellFiles(CELLS[0], project))
+    same, _, trainer = run(
+        project, monkeypatch, edit=lambda files: elsewhere(files, machine_class="x")
+    )
+    assert not same
     shutil.rmtree(trainer.folders[0])
 
 
